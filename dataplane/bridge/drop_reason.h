@@ -1,0 +1,71 @@
+#pragma once
+
+// Why a frame went nowhere: one name per cause, the same in code, metrics, API and README.
+//
+// kIngress reasons end the life of a received frame; kEgress reasons end that of one copy queued to one port.
+// The two ledgers of the dataplane: frames received = frames forwarded to at least one port + ingress drops;
+// copies queued = copies transmitted + egress drops. Both hold exactly at every batch boundary.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace ringswitch::bridge {
+
+// X(enumerator, side, label, what happened). Labels are values of the metric label `reason`: never rename
+// one.
+#define RINGSWITCH_DROP_REASONS(X)                                                                        \
+  X(kFrameTooShort, kIngress, "frame_too_short", "fewer than 14 bytes")                                   \
+  X(kFrameTruncated, kIngress, "frame_truncated", "longer than a buffer, or cut short by the device")     \
+  X(kTruncatedTag, kIngress, "truncated_tag", "0x8100 without a whole tag and EtherType behind it")       \
+  X(kInvalidOffloadHeader, kIngress, "invalid_offload_header",                                            \
+    "virtio-net header that contradicts the frame")                                                       \
+  X(kInvalidSource, kIngress, "invalid_source", "source address is a group or zero")                      \
+  X(kReservedGroup, kIngress, "reserved_group", "01:80:c2:00:00:0X is not forwarded by a bridge")         \
+  X(kIngressVlanNotMember, kIngress, "ingress_vlan_not_member",                                           \
+    "the port is not a member of the tag's VLAN")                                                         \
+  X(kTaggedOnAccessPort, kIngress, "tagged_on_access_port",                                               \
+    "an access port takes untagged and priority-tagged frames")                                           \
+  X(kNoNativeVlan, kIngress, "no_native_vlan", "untagged on a trunk without native VLAN")                 \
+  X(kStaticAddressElsewhere, kIngress, "static_address_elsewhere", "the source is bound to another port") \
+  X(kDestinationOnIngressPort, kIngress, "destination_on_ingress_port", "filtered: already on its side")  \
+  X(kNoEgressPort, kIngress, "no_egress_port",                                                            \
+    "filtered: no other port takes frames of this VLAN and class")                                        \
+  X(kPortRemoved, kIngress, "port_removed", "read before, handled after the port was removed")            \
+  X(kEgressMtuExceeded, kEgress, "egress_mtu_exceeded", "longer than the egress port's MTU + 14 + 4")     \
+  X(kEgressPortDown, kEgress, "egress_port_down", "the pod has set its interface down (EIO)")             \
+  X(kEgressDeviceGone, kEgress, "egress_device_gone", "the device was deleted (EBADFD, EBADF, ENXIO)")    \
+  X(kEgressRefused, kEgress, "egress_refused",                                                            \
+    "the kernel refused the frame or its offload header (EINVAL)")                                        \
+  X(kEgressNoBuffer, kEgress, "egress_no_buffer", "no buffer for the one copy that a mixed flood needs")  \
+  X(kEgressQueueFull, kEgress, "egress_queue_full",                                                       \
+    "the device takes no more at the moment (EAGAIN, ENOBUFS, ENOMEM)")                                   \
+  X(kEgressError, kEgress, "egress_error", "any other error of a write")
+
+enum class DropSide : uint8_t { kIngress, kEgress };
+
+enum class DropReason : uint8_t {
+#define RINGSWITCH_ENUMERATOR(name, side, label, text) name,
+  RINGSWITCH_DROP_REASONS(RINGSWITCH_ENUMERATOR)
+#undef RINGSWITCH_ENUMERATOR
+};
+
+struct DropReasonText {
+  DropSide side;
+  std::string_view label;
+  std::string_view description;
+};
+
+inline constexpr auto kDropReasonTexts = std::to_array<DropReasonText>({
+#define RINGSWITCH_ROW(name, side, label, text) {DropSide::side, label, text},
+    RINGSWITCH_DROP_REASONS(RINGSWITCH_ROW)
+#undef RINGSWITCH_ROW
+});
+inline constexpr size_t kDropReasonCount = kDropReasonTexts.size();
+
+constexpr const DropReasonText& TextOf(DropReason reason) {
+  return kDropReasonTexts[static_cast<size_t>(reason)];
+}
+
+}  // namespace ringswitch::bridge

@@ -1,0 +1,490 @@
+#include "dataplane/bridge/fdb.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+// Who may write what. Keys, and values apart from their stamp: the holder of the writer lock. A live value's
+// stamp: any worker, by compare-and-swap, so that a refresh which lost against a change of the entry is lost
+// as a whole. Hence the holder may overwrite a value blindly where the stamp does not matter (flush, move,
+// conversion), and must compare-and-swap where it does (ageing). A worker's refresh cannot hit another key:
+// the slot keeps its key until that worker has passed a batch boundary.
+
+namespace ringswitch::bridge {
+namespace {
+
+constexpr uint32_t kBucketSlots = 8;       // eight keys fill a cache line
+constexpr uint32_t kSweepSlots = 256;      // per hold of the lock: about a quarter of a microsecond
+constexpr uint32_t kWorkerLockSpins = 64;  // a worker gives up after about two microseconds
+
+// The key word: MAC, VID, one.
+constexpr uint64_t KeyWord(FdbKey key) {
+  return key.mac.bits() << 13 | static_cast<uint64_t>(key.vid & 0xfff) << 1 | 1;
+}
+constexpr FdbKey KeyOf(uint64_t word) {
+  return {.mac = MacAddress(word >> 13), .vid = static_cast<VlanId>(word >> 1 & 0xfff)};
+}
+
+// The value word of a live entry: port 0 to 11, kind 12 to 14, stamp 16 to 39, check 48 to 63. Dead: kind
+// none, epoch 16 to 63.
+constexpr uint32_t kKindShift = 12;
+constexpr uint32_t kStampShift = 16;
+constexpr uint32_t kCheckShift = 48;
+constexpr uint32_t kStampMask = (1u << 24) - 1;
+static_assert(kPortsMax <= 1u << kKindShift);
+// Clocks of two threads may be read in one order and used in the other; nobody's is ever an hour late.
+constexpr uint32_t kStampSkewMax = 3600;
+constexpr uint64_t kEpochPending = (1ULL << 48) - 1;  // dead, and nobody has advanced the epoch yet
+
+constexpr uint64_t LiveValue(PortIndex port, FdbKind kind, uint32_t now_s, uint16_t check) {
+  return static_cast<uint64_t>(check) << kCheckShift |
+         static_cast<uint64_t>(now_s & kStampMask) << kStampShift |
+         static_cast<uint64_t>(kind) << kKindShift | port;
+}
+constexpr uint64_t DeadValue(uint64_t epoch) {
+  return epoch << kStampShift;
+}
+constexpr uint64_t DeathEpoch(uint64_t value) {
+  return value >> kStampShift;
+}
+constexpr PortIndex PortOf(uint64_t value) {
+  return static_cast<PortIndex>(value & ((1u << kKindShift) - 1));
+}
+constexpr FdbKind KindOf(uint64_t value) {
+  return static_cast<FdbKind>(value >> kKindShift & 7);
+}
+constexpr bool IsLive(uint64_t value) {
+  return KindOf(value) != FdbKind::kNone;
+}
+constexpr uint16_t CheckOf(uint64_t value) {
+  return static_cast<uint16_t>(value >> kCheckShift);
+}
+constexpr uint64_t WithStamp(uint64_t value, uint32_t now_s) {
+  constexpr uint64_t kMask = static_cast<uint64_t>(kStampMask) << kStampShift;
+  return (value & ~kMask) | static_cast<uint64_t>(now_s & kStampMask) << kStampShift;
+}
+constexpr uint32_t AgeOf(uint64_t value, uint32_t now_s) {
+  const uint32_t stamp = static_cast<uint32_t>(value >> kStampShift) & kStampMask;
+  const uint32_t age = (now_s - stamp) & kStampMask;
+  return age > kStampMask - kStampSkewMax ? 0 : age;
+}
+
+// Writers of these hold the lock: no locked instruction needed.
+template <typename T>
+void Bump(std::atomic<T>& counter, T by = 1) {
+  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+template <typename T>
+void Lower(std::atomic<T>& counter) {
+  counter.store(counter.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+}
+
+constexpr uint64_t Spread(uint64_t word) {  // the finaliser of splitmix64: turns one seed into two
+  word += 0x9e37'79b9'7f4a'7c15ULL;
+  word = (word ^ word >> 30) * 0xbf58'476d'1ce4'e5b9ULL;
+  word = (word ^ word >> 27) * 0x94d0'49bb'1331'11ebULL;
+  return word ^ word >> 31;
+}
+
+// Bit i: keys[i] is the one. Without branches, since where in the bucket a key lies cannot be predicted, and
+// unrolled.
+template <typename Keys, size_t... I>
+uint32_t Hits(const Keys& keys, uint64_t key_word, std::index_sequence<I...>) {
+  return (... | (static_cast<uint32_t>(keys[I].load(std::memory_order_acquire) == key_word) << I));
+}
+
+void SpinPause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+bool Matches(const FdbFilter& filter, FdbKey key, uint64_t value) {
+  if (filter.port && *filter.port != PortOf(value)) return false;
+  if (filter.kind && *filter.kind != KindOf(value)) return false;
+  if (!filter.vid && filter.vids == nullptr) return true;
+  return (filter.vid && *filter.vid == key.vid) || (filter.vids != nullptr && filter.vids->contains(key.vid));
+}
+
+}  // namespace
+
+struct Fdb::Bucket {
+  alignas(64) std::array<std::atomic<uint64_t>, kBucketSlots> keys;
+  alignas(64) std::array<std::atomic<uint64_t>, kBucketSlots> values;
+};
+
+struct Fdb::Place {
+  Bucket* bucket = nullptr;  // null: none
+  uint32_t index = 0;
+  bool found() const { return bucket != nullptr; }
+  std::atomic<uint64_t>& key() const { return bucket->keys[index]; }
+  std::atomic<uint64_t>& value() const { return bucket->values[index]; }
+};
+
+struct Fdb::Hash {
+  uint32_t first;
+  uint32_t second;
+  uint16_t check;
+};
+
+class Fdb::WriterLock {
+ public:
+  explicit WriterLock(const Fdb* fdb) : lock_(fdb->writer_locked_) {
+    while (!Acquire()) SpinPause();
+    held_ = true;
+  }
+  WriterLock(const Fdb* fdb, uint32_t spins) : lock_(fdb->writer_locked_) {
+    for (uint32_t i = 0; i < spins && !held_; ++i) {
+      held_ = Acquire();
+      if (!held_) SpinPause();
+    }
+  }
+  ~WriterLock() {
+    if (held_) lock_.store(false, std::memory_order_release);
+  }
+  WriterLock(const WriterLock&) = delete;
+  WriterLock& operator=(const WriterLock&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  bool Acquire() {
+    return !lock_.load(std::memory_order_relaxed) && !lock_.exchange(true, std::memory_order_acquire);
+  }
+  std::atomic<bool>& lock_;
+  bool held_ = false;
+};
+
+Fdb::Fdb(uint32_t capacity, uint64_t seed, EpochDomain* epochs)
+    : capacity_(std::clamp(capacity, kFdbCapacityMin, kFdbCapacityMax)),
+      bucket_count_(std::bit_ceil(2 * capacity_) / kBucketSlots),
+      seed_a_(Spread(seed)),
+      seed_b_(Spread(seed ^ seed_a_) | 1),
+      epochs_(epochs),
+      buckets_(new Bucket[bucket_count_]) {}
+
+Fdb::~Fdb() = default;
+
+// A product with a secret, folded: both halves depend on every bit of the key.
+[[gnu::always_inline]] inline Fdb::Hash Fdb::HashOf(uint64_t key_word) const {
+  const auto product = static_cast<unsigned __int128>(key_word ^ seed_a_) * seed_b_;
+  const uint64_t hash = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  const uint32_t mask = bucket_count_ - 1;
+  const uint32_t first = static_cast<uint32_t>(hash) & mask;
+  uint32_t second = static_cast<uint32_t>(hash >> 24) & mask;
+  if (second == first) second ^= 1;  // there are four buckets at least
+  return {.first = first, .second = second, .check = static_cast<uint16_t>(hash >> 48)};
+}
+
+// The slot whose key this is, dead or alive.
+[[gnu::always_inline]] inline Fdb::Place Fdb::FindKey(uint64_t key_word, const Hash& hash) const {
+  for (const uint32_t number : {hash.first, hash.second}) {
+    Bucket& bucket = buckets_[number];
+    const uint32_t hits = Hits(bucket.keys, key_word, std::make_index_sequence<kBucketSlots>());
+    if (hits != 0) return {&bucket, static_cast<uint32_t>(std::countr_zero(hits))};
+  }
+  return {};
+}
+
+Fdb::Place Fdb::SlotAt(uint32_t slot) const {
+  return {&buckets_[slot / kBucketSlots], slot % kBucketSlots};
+}
+
+FdbTarget Fdb::Lookup(FdbKey key) const {
+  const uint64_t key_word = KeyWord(key);
+  const Hash hash = HashOf(key_word);
+  const Place place = FindKey(key_word, hash);
+  if (!place.found()) return {};
+  const uint64_t value = place.value().load(std::memory_order_acquire);
+  if (!IsLive(value) || CheckOf(value) != hash.check) return {};
+  if (place.key().load(std::memory_order_relaxed) != key_word) return {};
+  return {.port = PortOf(value), .kind = KindOf(value)};
+}
+
+bool Fdb::IsAtLimit(PortIndex port, uint32_t mac_limit) const {
+  return mac_limit != 0 && port_dynamic_counts_[port].load(std::memory_order_relaxed) >= mac_limit;
+}
+
+bool Fdb::IsFull() const {
+  return dynamic_count_.load(std::memory_order_relaxed) + static_count_.load(std::memory_order_relaxed) >=
+         capacity_;
+}
+
+LearnResult Fdb::Learn(FdbKey key, PortIndex port, uint32_t mac_limit, uint32_t now_s) {
+  const uint64_t key_word = KeyWord(key);
+  const Hash hash = HashOf(key_word);
+  const Place place = FindKey(key_word, hash);
+  uint64_t value = place.found() ? place.value().load(std::memory_order_acquire) : 0;
+  if (IsLive(value) && CheckOf(value) == hash.check) {
+    if (KindOf(value) == FdbKind::kStatic) {
+      return PortOf(value) == port ? LearnResult::kKnown : LearnResult::kStaticElsewhere;
+    }
+    if (PortOf(value) == port) {
+      if (AgeOf(value, now_s) != 0) {
+        place.value().compare_exchange_strong(value, WithStamp(value, now_s), std::memory_order_release,
+                                              std::memory_order_relaxed);
+      }
+      return LearnResult::kKnown;
+    }
+  }
+  // Asked before the lock is taken, so that a flood of invented addresses does not make workers queue for it.
+  if (IsAtLimit(port, mac_limit) || (!IsLive(value) && IsFull())) {
+    limited_.fetch_add(1, std::memory_order_relaxed);
+    return LearnResult::kNotLearned;
+  }
+  return LearnChange(key_word, hash, port, mac_limit, now_s);
+}
+
+// A new address, or one that moved.
+LearnResult Fdb::LearnChange(uint64_t key_word, const Hash& hash, PortIndex port, uint32_t mac_limit,
+                             uint32_t now_s) {
+  const WriterLock lock(this, kWorkerLockSpins);
+  if (!lock.held()) return LearnResult::kBusy;
+  const Place place = FindKey(key_word, hash);
+  const uint64_t value = place.found() ? place.value().load(std::memory_order_relaxed) : 0;
+  if (IsLive(value) && PortOf(value) == port) return LearnResult::kKnown;  // another worker was faster
+  if (KindOf(value) == FdbKind::kStatic) return LearnResult::kStaticElsewhere;
+  if (IsAtLimit(port, mac_limit) ||
+      (!IsLive(value) && !Insert(key_word, hash, place, port, FdbKind::kDynamic, now_s))) {
+    limited_.fetch_add(1, std::memory_order_relaxed);
+    return LearnResult::kNotLearned;
+  }
+  if (!IsLive(value)) {
+    Bump(learned_);
+    return LearnResult::kLearned;
+  }
+  CountOut(value);
+  const uint64_t moved = LiveValue(port, FdbKind::kDynamic, now_s, hash.check);
+  place.value().store(moved, std::memory_order_release);
+  CountIn(moved);
+  Bump(moved_);
+  return LearnResult::kMoved;
+}
+
+// A slot that may take a new key: of the bucket with fewer live entries, never used before dead for longest,
+// since a dead slot that keeps its key can give it back at once. Slots that a worker might still read are
+// left alone.
+Fdb::Place Fdb::FreeSlot(const Hash& hash) const {
+  Place best;
+  uint32_t best_live = kBucketSlots;
+  for (const uint32_t number : {hash.first, hash.second}) {
+    Bucket& bucket = buckets_[number];
+    Place place;
+    uint64_t oldest = kEpochPending;
+    uint32_t live = 0;
+    for (uint32_t i = 0; i < kBucketSlots; ++i) {
+      const uint64_t value = bucket.values[i].load(std::memory_order_relaxed);
+      if (IsLive(value)) {
+        ++live;
+      } else if (DeathEpoch(value) < oldest) {
+        oldest = DeathEpoch(value);  // never used: 0
+        place = {&bucket, i};
+      }
+    }
+    if (place.found() && live < best_live && epochs_->Passed(oldest)) {
+      best = place;
+      best_live = live;
+    }
+  }
+  return best;
+}
+
+// `dead`: the slot that has this key already, if any. False where there is no room.
+bool Fdb::Insert(uint64_t key_word, const Hash& hash, Place dead, PortIndex port, FdbKind kind,
+                 uint32_t now_s) {
+  if (IsFull()) return false;
+  const Place place = dead.found() ? dead : FreeSlot(hash);
+  if (!place.found()) return false;
+  // The key first: who sees the new value sees the new key when reading it again.
+  if (!dead.found()) place.key().store(key_word, std::memory_order_release);
+  const uint64_t value = LiveValue(port, kind, now_s, hash.check);
+  place.value().store(value, std::memory_order_release);
+  CountIn(value);
+  return true;
+}
+
+void Fdb::CountIn(uint64_t value) {
+  if (KindOf(value) == FdbKind::kStatic) {
+    Bump(static_count_);
+  } else {
+    Bump(dynamic_count_);
+    Bump(port_dynamic_counts_[PortOf(value)]);
+  }
+}
+
+void Fdb::CountOut(uint64_t value) {
+  if (KindOf(value) == FdbKind::kStatic) {
+    Lower(static_count_);
+  } else {
+    Lower(dynamic_count_);
+    Lower(port_dynamic_counts_[PortOf(value)]);
+  }
+}
+
+// Gives the slots that died in this hold of the lock the epoch of their death. Unlinked first, then the epoch
+// advances: the other order would let a worker enter the new epoch and still read the entry.
+void Fdb::Seal(uint32_t first_slot, uint32_t end_slot) {
+  const uint64_t epoch = epochs_->Advance();
+  for (uint32_t slot = first_slot; slot < end_slot; ++slot) {
+    std::atomic<uint64_t>& value = SlotAt(slot).value();
+    if (value.load(std::memory_order_relaxed) == DeadValue(kEpochPending)) {
+      value.store(DeadValue(epoch), std::memory_order_release);
+    }
+  }
+}
+
+FdbResult Fdb::AddStatic(FdbKey key, PortIndex port, bool replace_static) {
+  const uint64_t key_word = KeyWord(key);
+  const Hash hash = HashOf(key_word);
+  const WriterLock lock(this);
+  const Place place = FindKey(key_word, hash);
+  const uint64_t value = place.found() ? place.value().load(std::memory_order_relaxed) : 0;
+  if (!IsLive(value)) {
+    return Insert(key_word, hash, place, port, FdbKind::kStatic, 0) ? FdbResult::kOk : FdbResult::kFull;
+  }
+  if (KindOf(value) == FdbKind::kStatic && !replace_static) return FdbResult::kExists;
+  CountOut(value);
+  const uint64_t fixed = LiveValue(port, FdbKind::kStatic, 0, hash.check);
+  place.value().store(fixed, std::memory_order_release);
+  CountIn(fixed);
+  return FdbResult::kOk;
+}
+
+FdbResult Fdb::Remove(FdbKey key) {
+  const uint64_t key_word = KeyWord(key);
+  const WriterLock lock(this);
+  const Place place = FindKey(key_word, HashOf(key_word));
+  const uint64_t value = place.found() ? place.value().load(std::memory_order_relaxed) : 0;
+  if (!IsLive(value)) return FdbResult::kNotFound;
+  place.value().store(DeadValue(kEpochPending), std::memory_order_release);
+  CountOut(value);
+  const auto slot = static_cast<uint32_t>(place.bucket - buckets_.get()) * kBucketSlots + place.index;
+  Seal(slot, slot + 1);
+  return FdbResult::kOk;
+}
+
+std::optional<FdbRow> Fdb::Find(FdbKey key, uint32_t now_s) const {
+  const uint64_t key_word = KeyWord(key);
+  const WriterLock lock(this);
+  const Place place = FindKey(key_word, HashOf(key_word));
+  const uint64_t value = place.found() ? place.value().load(std::memory_order_relaxed) : 0;
+  if (!IsLive(value)) return std::nullopt;
+  const uint32_t age_s = KindOf(value) == FdbKind::kDynamic ? AgeOf(value, now_s) : 0;
+  return FdbRow{.key = key, .target = {.port = PortOf(value), .kind = KindOf(value)}, .age_s = age_s};
+}
+
+uint32_t Fdb::Flush(const FdbFilter& filter) {
+  uint32_t removed = 0;
+  for (uint32_t slot = 0; slot < slot_count(); slot += kSweepSlots) {
+    removed += FlushSlice(filter, slot, std::min(slot + kSweepSlots, slot_count()));
+  }
+  return removed;
+}
+
+uint32_t Fdb::FlushSlice(const FdbFilter& filter, uint32_t first_slot, uint32_t end_slot) {
+  const WriterLock lock(this);
+  uint32_t removed = 0;
+  for (uint32_t slot = first_slot; slot < end_slot; ++slot) {
+    const Place place = SlotAt(slot);
+    const uint64_t value = place.value().load(std::memory_order_relaxed);
+    if (!IsLive(value) || !Matches(filter, KeyOf(place.key().load(std::memory_order_relaxed)), value))
+      continue;
+    place.value().store(DeadValue(kEpochPending), std::memory_order_release);
+    CountOut(value);
+    ++removed;
+  }
+  if (removed != 0) Seal(first_slot, end_slot);
+  Bump(flushed_, uint64_t{removed});
+  return removed;
+}
+
+uint32_t Fdb::List(uint32_t cursor, const FdbFilter& filter, uint32_t rows_max, uint32_t now_s,
+                   std::vector<FdbRow>* rows) const {
+  std::array<std::pair<uint64_t, uint64_t>, kSweepSlots>
+      copies;  // rows are appended, and may allocate, without the lock
+  uint32_t slot = cursor;
+  while (slot < slot_count() && rows_max != 0) {
+    const uint32_t count = std::min(kSweepSlots, slot_count() - slot);
+    {
+      const WriterLock lock(this);
+      for (uint32_t i = 0; i < count; ++i) {
+        const Place place = SlotAt(slot + i);
+        copies[i] = {place.key().load(std::memory_order_relaxed),
+                     place.value().load(std::memory_order_relaxed)};
+      }
+    }
+    for (uint32_t i = 0; i < count && rows_max != 0; ++i, ++slot) {
+      const FdbKey key = KeyOf(copies[i].first);
+      const uint64_t value = copies[i].second;
+      if (!IsLive(value) || !Matches(filter, key, value)) continue;
+      const uint32_t age_s = KindOf(value) == FdbKind::kDynamic ? AgeOf(value, now_s) : 0;
+      rows->push_back({.key = key, .target = {.port = PortOf(value), .kind = KindOf(value)}, .age_s = age_s});
+      --rows_max;
+    }
+  }
+  return slot < slot_count() ? slot : 0;
+}
+
+void Fdb::AgeSlice(uint32_t now_s, uint32_t ageing_time_s, uint32_t slots) {
+  if (ageing_time_s == 0) return;
+  slots = std::min(slots, slot_count());
+  while (slots != 0) {
+    const WriterLock lock(this, kWorkerLockSpins);
+    if (!lock.held()) return;  // the next slice begins where this one did
+    const uint32_t count = std::min({slots, kSweepSlots, slot_count() - age_cursor_});
+    if (AgeLocked(now_s, ageing_time_s, age_cursor_, age_cursor_ + count) != 0) {
+      Seal(age_cursor_, age_cursor_ + count);
+    }
+    age_cursor_ = (age_cursor_ + count) % slot_count();
+    slots -= count;
+  }
+}
+
+uint32_t Fdb::AgeLocked(uint32_t now_s, uint32_t ageing_time_s, uint32_t first_slot, uint32_t end_slot) {
+  uint32_t removed = 0;
+  for (uint32_t slot = first_slot; slot < end_slot; ++slot) {
+    std::atomic<uint64_t>& place = SlotAt(slot).value();
+    uint64_t value = place.load(std::memory_order_relaxed);
+    if (KindOf(value) != FdbKind::kDynamic || AgeOf(value, now_s) <= ageing_time_s) continue;
+    // Fails where a worker has just heard from the address: then it stays.
+    if (!place.compare_exchange_strong(value, DeadValue(kEpochPending), std::memory_order_release,
+                                       std::memory_order_relaxed)) {
+      continue;
+    }
+    CountOut(value);
+    ++removed;
+  }
+  Bump(aged_, uint64_t{removed});
+  return removed;
+}
+
+uint32_t Fdb::slot_count() const {
+  return bucket_count_ * kBucketSlots;
+}
+
+uint32_t Fdb::CountOf(FdbKind kind) const {
+  switch (kind) {
+    case FdbKind::kNone:
+      return 0;
+    case FdbKind::kDynamic:
+      return dynamic_count_.load(std::memory_order_relaxed);
+    case FdbKind::kStatic:
+      return static_count_.load(std::memory_order_relaxed);
+  }
+  return 0;
+}
+
+uint32_t Fdb::DynamicCountOf(PortIndex port) const {
+  return port < kPortsMax ? port_dynamic_counts_[port].load(std::memory_order_relaxed) : 0;
+}
+
+FdbEvents Fdb::Events() const {
+  return {.learned = learned_.load(std::memory_order_relaxed),
+          .moved = moved_.load(std::memory_order_relaxed),
+          .aged = aged_.load(std::memory_order_relaxed),
+          .flushed = flushed_.load(std::memory_order_relaxed),
+          .limited = limited_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace ringswitch::bridge

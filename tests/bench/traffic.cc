@@ -1,0 +1,449 @@
+// traffic: makes and judges the load of the system tests and of the benchmark; one small program, one job per
+// call.
+//
+//   traffic send      numbered raw frames out of an interface, as fast as asked
+//   traffic receive   counts numbered frames per stream and says whether any swapped places
+//   traffic echo      UDP echo            traffic ping     UDP round trips
+//   traffic sink      TCP receiver        traffic source   TCP sender
+//
+// Run inside a pod's network namespace. Every job is bounded by --seconds or --count and prints one JSON
+// object. A receiver prints the line "ready" first, so that its sender need not guess, and ends early on
+// SIGTERM, still printing.
+//
+// A numbered frame: Ethernet header, EtherType 0x88b5 (IEEE 802, local experimental), stream (4 bytes),
+// number (8 bytes).
+
+#include <arpa/inet.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint16_t kEtherType = 0x88b5;
+constexpr size_t kNumberedFrameMin = ETH_HLEN + 12;
+constexpr int kBatchFrames = 64;
+constexpr size_t kTcpChunkBytes = 256 * 1024;
+
+volatile sig_atomic_t stop_requested = 0;
+
+struct Options {
+  std::string ifname = "eth0";
+  std::string source = "02:00:00:00:0a:01";
+  std::string destination = "ff:ff:ff:ff:ff:ff";
+  std::string host = "127.0.0.1";
+  uint16_t port = 9000;
+  uint32_t stream = 0;
+  uint32_t source_count = 1;
+  uint32_t length = 64;
+  uint64_t count = 0;
+  double rate = 0;  // frames/s; 0: as fast as it goes
+  double seconds = 10;
+  double idle_seconds = 0;
+};
+
+[[noreturn]] void Die(const std::string& what) {
+  fprintf(stderr, "traffic: %s: %s\n", what.c_str(), strerror(errno));
+  exit(1);
+}
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void SayReady() {
+  printf("ready\n");
+  fflush(stdout);
+}
+
+std::array<uint8_t, ETH_ALEN> ParseMac(const std::string& text) {
+  std::array<uint8_t, ETH_ALEN> mac{};
+  if (sscanf(text.c_str(), "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4],
+             &mac[5]) != 6) {
+    errno = EINVAL;
+    Die("MAC address " + text);
+  }
+  return mac;
+}
+
+// `protocol` 0 makes a socket that only sends: nothing is queued on it.
+int OpenPacketSocket(const std::string& ifname, uint16_t protocol) {
+  int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    Die("packet socket");
+  }
+  int bytes = 256 << 20;
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes));
+  setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes));
+  int on = 1;
+  setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof(on));
+  sockaddr_ll address{};
+  address.sll_family = AF_PACKET;
+  address.sll_protocol = htons(protocol);
+  address.sll_ifindex = static_cast<int>(if_nametoindex(ifname.c_str()));
+  if (address.sll_ifindex == 0 || bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    Die("interface " + ifname);
+  }
+  return fd;
+}
+
+// A batch of frames that differ in their number and, with --source-count, in the last three bytes of their
+// source.
+class FrameBatch {
+ public:
+  explicit FrameBatch(const Options& options) : options_(options) {
+    const auto destination = ParseMac(options.destination);
+    const auto source = ParseMac(options.source);
+    for (int i = 0; i < kBatchFrames; ++i) {
+      frames_[i].assign(std::max<size_t>(options.length, kNumberedFrameMin), 0);
+      memcpy(frames_[i].data(), destination.data(), ETH_ALEN);
+      memcpy(frames_[i].data() + ETH_ALEN, source.data(), ETH_ALEN);
+      const uint16_t type = htons(kEtherType);
+      memcpy(frames_[i].data() + 12, &type, sizeof(type));
+      const uint32_t stream = htonl(options.stream);
+      memcpy(frames_[i].data() + ETH_HLEN, &stream, sizeof(stream));
+      vectors_[i] = {frames_[i].data(), frames_[i].size()};
+      messages_[i] = {};
+      messages_[i].msg_hdr.msg_iov = &vectors_[i];
+      messages_[i].msg_hdr.msg_iovlen = 1;
+    }
+  }
+
+  // Sends up to `count` frames from `number` on; returns how many the kernel took.
+  uint64_t Send(int fd, uint64_t number, uint64_t count) {
+    const int batch = static_cast<int>(std::min<uint64_t>(count, kBatchFrames));
+    for (int i = 0; i < batch; ++i) {
+      Number(frames_[i].data(), number + static_cast<uint64_t>(i));
+    }
+    const int sent = sendmmsg(fd, messages_.data(), static_cast<unsigned>(batch), 0);
+    if (sent < 0) {
+      if (errno != ENOBUFS && errno != EAGAIN && errno != EINTR && errno != ENETDOWN) {
+        Die("sendmmsg");
+      }
+      failures_ += 1;
+      std::this_thread::yield();
+      return 0;
+    }
+    return static_cast<uint64_t>(sent);
+  }
+
+  uint64_t failures() const { return failures_; }
+
+ private:
+  void Number(uint8_t* frame, uint64_t number) const {
+    const uint64_t number_be = htobe64(number);
+    memcpy(frame + ETH_HLEN + 4, &number_be, sizeof(number_be));
+    if (options_.source_count > 1) {
+      const uint64_t source = number % options_.source_count;
+      frame[9] = static_cast<uint8_t>(source >> 16);
+      frame[10] = static_cast<uint8_t>(source >> 8);
+      frame[11] = static_cast<uint8_t>(source);
+    }
+  }
+
+  const Options& options_;
+  std::array<std::vector<uint8_t>, kBatchFrames> frames_;
+  std::array<iovec, kBatchFrames> vectors_{};
+  std::array<mmsghdr, kBatchFrames> messages_{};
+  uint64_t failures_ = 0;
+};
+
+int Send(const Options& options) {
+  const int fd = OpenPacketSocket(options.ifname, 0);
+  FrameBatch batch(options);
+  const auto start = Clock::now();
+  uint64_t sent = 0;
+  while (stop_requested == 0 && (options.count == 0 || sent < options.count)) {
+    const double elapsed = SecondsSince(start);
+    if (elapsed >= options.seconds) {
+      break;
+    }
+    uint64_t allowed = options.count == 0 ? UINT64_MAX : options.count - sent;
+    if (options.rate > 0) {
+      const auto due = static_cast<uint64_t>(elapsed * options.rate) + 1;
+      if (due <= sent) {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+        continue;
+      }
+      allowed = std::min(allowed, due - sent);
+    }
+    sent += batch.Send(fd, sent, allowed);
+  }
+  printf("{\"sent\": %lu, \"refusals\": %lu, \"seconds\": %.6f}\n", sent, batch.failures(),
+         SecondsSince(start));
+  return 0;
+}
+
+struct Stream {
+  uint64_t frames = 0;
+  uint64_t first = 0;
+  uint64_t last = 0;
+  uint64_t swaps = 0;
+  uint64_t duplicates = 0;
+  uint64_t wrong_length = 0;
+};
+
+// Judges one frame. Numbers must increase strictly within a stream; gaps are loss, not disorder.
+void Judge(const Options& options, const uint8_t* frame, size_t length, std::map<uint32_t, Stream>* streams) {
+  if (length < kNumberedFrameMin || frame[12] != kEtherType >> 8 || frame[13] != (kEtherType & 0xff)) {
+    return;
+  }
+  uint32_t id = 0;
+  uint64_t number = 0;
+  memcpy(&id, frame + ETH_HLEN, sizeof(id));
+  memcpy(&number, frame + ETH_HLEN + 4, sizeof(number));
+  number = be64toh(number);
+  Stream& stream = (*streams)[ntohl(id)];
+  if (stream.frames == 0) {
+    stream.first = number;
+  } else if (number == stream.last) {
+    stream.duplicates += 1;
+  } else if (number < stream.last) {
+    stream.swaps += 1;
+  }
+  stream.wrong_length += options.length != 0 && length != options.length;
+  stream.last = std::max(stream.last, number);
+  stream.frames += 1;
+}
+
+void PrintStreams(const std::map<uint32_t, Stream>& streams, uint32_t overflows, double seconds) {
+  printf("{\"seconds\": %.6f, \"receiver_overflows\": %u, \"streams\": {", seconds, overflows);
+  const char* separator = "";
+  for (const auto& [id, stream] : streams) {
+    printf(
+        "%s\"%u\": {\"frames\": %lu, \"first\": %lu, \"last\": %lu, \"missing\": %ld, \"swaps\": %lu, "
+        "\"duplicates\": %lu, \"wrong_length\": %lu}",
+        separator, id, stream.frames, stream.first, stream.last,
+        static_cast<int64_t>(stream.last - stream.first + 1 - stream.frames), stream.swaps, stream.duplicates,
+        stream.wrong_length);
+    separator = ", ";
+  }
+  printf("}}\n");
+}
+
+int Receive(const Options& options) {
+  const int fd = OpenPacketSocket(options.ifname, ETH_P_ALL);
+  std::vector<std::array<uint8_t, 2048>> buffers(kBatchFrames);
+  std::array<iovec, kBatchFrames> vectors{};
+  std::array<mmsghdr, kBatchFrames> messages{};
+  for (int i = 0; i < kBatchFrames; ++i) {
+    vectors[i] = {buffers[i].data(), buffers[i].size()};
+    messages[i].msg_hdr.msg_iov = &vectors[i];
+    messages[i].msg_hdr.msg_iovlen = 1;
+  }
+  SayReady();
+  std::map<uint32_t, Stream> streams;
+  const auto start = Clock::now();
+  auto last_frame = start;
+  while (stop_requested == 0 && SecondsSince(start) < options.seconds) {
+    if (options.idle_seconds > 0 && !streams.empty() && SecondsSince(last_frame) > options.idle_seconds) {
+      break;
+    }
+    pollfd readable{fd, POLLIN, 0};
+    if (poll(&readable, 1, 20) <= 0) {
+      continue;
+    }
+    const int received = recvmmsg(fd, messages.data(), kBatchFrames, MSG_DONTWAIT | MSG_TRUNC, nullptr);
+    for (int i = 0; i < received; ++i) {
+      Judge(options, buffers[i].data(), messages[i].msg_len, &streams);
+    }
+    last_frame = Clock::now();
+  }
+  tpacket_stats statistics{};
+  socklen_t statistics_size = sizeof(statistics);
+  getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &statistics_size);
+  PrintStreams(streams, statistics.tp_drops, SecondsSince(start));
+  return 0;
+}
+
+sockaddr_storage Address(const Options& options, socklen_t* size) {
+  sockaddr_storage storage{};
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&storage);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&storage);
+  if (inet_pton(AF_INET, options.host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(options.port);
+    *size = sizeof(*v4);
+  } else if (inet_pton(AF_INET6, options.host.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(options.port);
+    *size = sizeof(*v6);
+  } else {
+    errno = EINVAL;
+    Die("address " + options.host);
+  }
+  return storage;
+}
+
+int OpenInet(const Options& options, int type, bool listen_here) {
+  socklen_t size = 0;
+  const sockaddr_storage address = Address(options, &size);
+  const int fd = socket(address.ss_family, type | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  // No wait is longer than this, so that a broken path ends the job.
+  const timeval timeout{2, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  if (fd < 0 || (listen_here ? bind(fd, generic, size) : connect(fd, generic, size)) != 0) {
+    Die(options.host);
+  }
+  return fd;
+}
+
+int Echo(const Options& options) {
+  const int fd = OpenInet(options, SOCK_DGRAM, true);
+  SayReady();
+  std::vector<uint8_t> buffer(65536);
+  const auto start = Clock::now();
+  uint64_t echoed = 0;
+  while (stop_requested == 0 && SecondsSince(start) < options.seconds) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    const ssize_t length =
+        recvfrom(fd, buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&peer), &size);
+    if (length >= 0) {
+      sendto(fd, buffer.data(), static_cast<size_t>(length), 0, reinterpret_cast<sockaddr*>(&peer), size);
+      echoed += 1;
+    }
+  }
+  printf("{\"echoed\": %lu}\n", echoed);
+  return 0;
+}
+
+int Ping(const Options& options) {
+  const int fd = OpenInet(options, SOCK_DGRAM, false);
+  std::vector<uint8_t> buffer(std::max<size_t>(options.length, 1));
+  std::vector<double> round_trips_us;
+  uint64_t lost = 0;
+  const auto start = Clock::now();
+  while (stop_requested == 0 && SecondsSince(start) < options.seconds &&
+         (options.count == 0 || round_trips_us.size() + lost < options.count)) {
+    const auto sent = Clock::now();
+    const bool answered =
+        send(fd, buffer.data(), buffer.size(), 0) >= 0 && recv(fd, buffer.data(), buffer.size(), 0) >= 0;
+    if (answered) {
+      round_trips_us.push_back(SecondsSince(sent) * 1e6);
+    } else {
+      lost += 1;
+    }
+  }
+  std::sort(round_trips_us.begin(), round_trips_us.end());
+  const auto quantile = [&](double q) {
+    const auto size = static_cast<double>(round_trips_us.size());
+    return round_trips_us.empty() ? 0.0 : round_trips_us[static_cast<size_t>(q * (size - 1))];
+  };
+  printf("{\"round_trips\": %zu, \"lost\": %lu, \"p50_us\": %.2f, \"p99_us\": %.2f}\n", round_trips_us.size(),
+         lost, quantile(0.5), quantile(0.99));
+  return round_trips_us.empty() ? 1 : 0;
+}
+
+int Sink(const Options& options) {
+  const int listener = OpenInet(options, SOCK_STREAM, true);
+  if (listen(listener, 1) != 0) {
+    Die("listen");
+  }
+  SayReady();
+  const int fd = accept(listener, nullptr, nullptr);
+  if (fd < 0) {
+    Die("accept");
+  }
+  std::vector<uint8_t> buffer(kTcpChunkBytes);
+  const auto start = Clock::now();
+  uint64_t bytes = 0;
+  while (stop_requested == 0) {
+    const ssize_t length = recv(fd, buffer.data(), buffer.size(), 0);
+    if (length <= 0) {
+      break;
+    }
+    bytes += static_cast<uint64_t>(length);
+  }
+  const double seconds = SecondsSince(start);
+  printf("{\"bytes\": %lu, \"seconds\": %.6f, \"gbit_per_second\": %.4f}\n", bytes, seconds,
+         static_cast<double>(bytes) * 8e-9 / seconds);
+  return 0;
+}
+
+int Source(const Options& options) {
+  const int fd = OpenInet(options, SOCK_STREAM, false);
+  const std::vector<uint8_t> buffer(kTcpChunkBytes, 0x5a);
+  const auto start = Clock::now();
+  uint64_t bytes = 0;
+  while (stop_requested == 0 && SecondsSince(start) < options.seconds) {
+    const ssize_t length = send(fd, buffer.data(), buffer.size(), MSG_NOSIGNAL);
+    if (length <= 0) {
+      Die("send");
+    }
+    bytes += static_cast<uint64_t>(length);
+  }
+  shutdown(fd, SHUT_WR);
+  printf("{\"bytes\": %lu, \"seconds\": %.6f}\n", bytes, SecondsSince(start));
+  return 0;
+}
+
+void AddOptions(CLI::App* app, Options* options) {
+  app->add_option("--ifname", options->ifname, "interface of this namespace");
+  app->add_option("--source", options->source, "source MAC address");
+  app->add_option("--source-count", options->source_count, "use that many source addresses in turn");
+  app->add_option("--destination", options->destination, "destination MAC address");
+  app->add_option("--stream", options->stream, "stream that the numbers belong to");
+  app->add_option("--length", options->length, "bytes of a frame without FCS, or of a datagram");
+  app->add_option("--count", options->count, "end after that many; 0: no such end");
+  app->add_option("--rate", options->rate, "frames per second; 0: as fast as it goes");
+  app->add_option("--seconds", options->seconds, "end after that time in any case")
+      ->check(CLI::Range(0.01, 86400.0));
+  app->add_option("--idle", options->idle_seconds, "receive: end when nothing came for that time");
+  app->add_option("--host", options->host, "IP address to connect or bind to");
+  app->add_option("--port", options->port, "UDP or TCP port");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop_requested = 1; };
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  CLI::App app("Load for the system tests and the benchmark.");
+  app.require_subcommand(1);
+  Options options;
+  int (*job)(const Options&) = nullptr;
+  struct Job {
+    const char* name;
+    const char* text;
+    int (*run)(const Options&);
+  };
+  for (const Job& entry :
+       {Job{"send", "numbered raw frames", Send}, Job{"receive", "judges numbered raw frames", Receive},
+        Job{"echo", "UDP echo", Echo}, Job{"ping", "UDP round trips", Ping},
+        Job{"sink", "TCP receiver", Sink}, Job{"source", "TCP sender", Source}}) {
+    CLI::App* command = app.add_subcommand(entry.name, entry.text);
+    AddOptions(command, &options);
+    command->callback([&job, run = entry.run] { job = run; });
+  }
+  CLI11_PARSE(app, argc, argv);
+  return job(options);
+}

@@ -1,0 +1,431 @@
+// Frame tables: from bytes in to bytes out, for addresses, learning, flooding, reserved groups and sizes; and
+// the test that every drop reason has its row.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/unit/bridge_testbed.h"
+
+namespace ringswitch::bridge {
+namespace {
+
+const std::vector<const char*> kFour = {"access 1", "access 1", "access 1", "access 1"};
+constexpr SwitchConfig Forwarding(uint16_t group_forward_mask) {
+  return {.vlan_aware = true, .group_forward_mask = group_forward_mask, .ageing_time_s = 300};
+}
+
+FrameBytes Unicast(const char* destination, const char* source) {
+  return MakeFrame(60, std::string(destination) + source + "88b5 01");
+}
+FrameBytes Long(size_t length) {
+  return MakeFrame(length, "020000000a02 020000000a01 88b5 02");
+}
+FrameBytes LongTagged(size_t length) {
+  return MakeFrame(length, "020000000a02 020000000a01 8100000a 88b5 02");
+}
+
+constexpr const char* kFromA = "020000000a01";
+constexpr const char* kFromB = "020000000a02";
+
+std::vector<Row> AddressRows() {
+  return {
+      {.name = "BR-28/F12/P1 group source: dropped, not learned",
+       .ports = kFour,
+       .input = {1, F12()},
+       .drop = DropReason::kInvalidSource,
+       .fdb = {{}}},
+      {.name = "BR-28/F13/P2 zero source: dropped, not learned",
+       .ports = kFour,
+       .input = {1, F13()},
+       .drop = DropReason::kInvalidSource,
+       .fdb = {{}}},
+      {.name = "BR-28 broadcast source: dropped, not learned",
+       .ports = kFour,
+       .input = {1, MakeFrame(60, "020000000a02 ffffffffffff 88b5")},
+       .drop = DropReason::kInvalidSource,
+       .fdb = {{}}},
+      {.name = "BR-28 a group that somebody claimed to be still floods",
+       .ports = kFour,
+       .before = {{1, F12()}},
+       .input = {2, MakeFrame(60, "01005e010203 020000000a02 88b5")},
+       .outputs = {{1, MakeFrame(60, "01005e010203 020000000a02 88b5")},
+                   {3, MakeFrame(60, "01005e010203 020000000a02 88b5")},
+                   {4, MakeFrame(60, "01005e010203 020000000a02 88b5")}}},
+      {.name = "L1 source validity is looked at before the VLAN",
+       .ports = {"trunk 10", "trunk 10"},
+       .input = {1, MakeFrame(64, "ffffffffffff 01005e010203 81000014 88b5")},
+       .drop = DropReason::kInvalidSource},
+      {.name = "BR-28/F14 cut off after the tag",
+       .ports = {"trunk 10", "trunk 10"},
+       .input = {1, F14()},
+       .drop = DropReason::kTruncatedTag,
+       .fdb = {{}}},
+      {.name = "17 bytes: a tag and half an EtherType",
+       .ports = {"trunk 10", "trunk 10"},
+       .input = {1, MakeFrame(17, "ffffffffffff 020000000a01 8100000a 88")},
+       .drop = DropReason::kTruncatedTag},
+      {.name = "18 bytes: tag and EtherType, no payload, is a whole frame",
+       .ports = {"trunk 10", "access 10"},
+       .input = {1, MakeFrame(18, "ffffffffffff 020000000a01 8100000a 88b5")},
+       .outputs = {{2, MakeFrame(14, "ffffffffffff 020000000a01 88b5")}}},
+      {.name = "BR-28/F15/P5 13 bytes",
+       .ports = kFour,
+       .input = {1, F15()},
+       .drop = DropReason::kFrameTooShort,
+       .fdb = {{}}},
+      {.name = "P5 no byte at all", .ports = kFour, .input = {1, {}}, .drop = DropReason::kFrameTooShort},
+      {.name = "P6 14 bytes, header only",
+       .ports = {"access 1", "access 1", "trunk 1"},
+       .input = {1, MakeFrame(14, "ffffffffffff 020000000a01 88b5")},
+       .outputs = {{2, MakeFrame(14, "ffffffffffff 020000000a01 88b5")},
+                   {3, MakeFrame(18, "ffffffffffff 020000000a01 81000001 88b5")}}},
+      {.name = "P9 short frames keep their length",
+       .ports = {"access 1", "access 1"},
+       .input = {1, MakeFrame(20, "ffffffffffff 020000000a01 88b5 010203")},
+       .outputs = {{2, MakeFrame(20, "ffffffffffff 020000000a01 88b5 010203")}}},
+      {.name = "P4 destination zero is ordinary unknown unicast",
+       .ports = {"access 1", "access 1"},
+       .input = {1, Unicast("000000000000", kFromA)},
+       .outputs = {{2, Unicast("000000000000", kFromA)}}},
+      {.name = "a frame of a port that is no longer there",
+       .ports = {"none", "access 1"},
+       .input = {1, F1()},
+       .drop = DropReason::kPortRemoved,
+       .fdb = {{}}},
+  };
+}
+
+std::vector<Row> LearningRows() {
+  return {
+      {.name = "F1 unknown unicast: one copy to each other port",
+       .ports = kFour,
+       .input = {2, F2()},
+       .outputs = {{1, F2()}, {3, F2()}, {4, F2()}},
+       .fdb = {{"02:00:00:00:0a:02 1 p2"}}},
+      {.name = "L2/F2 known unicast: one port",
+       .ports = kFour,
+       .before = {{1, F1()}},
+       .input = {2, F2()},
+       .outputs = {{1, F2()}},
+       .fdb = {{"02:00:00:00:0a:01 1 p1", "02:00:00:00:0a:02 1 p2"}}},
+      {.name = "L4 a move: the new port only",
+       .ports = kFour,
+       .before = {{1, F1()}, {3, F1()}},
+       .input = {2, F2()},
+       .outputs = {{3, F2()}},
+       .fdb = {{"02:00:00:00:0a:01 1 p3", "02:00:00:00:0a:02 1 p2"}}},
+      {.name = "S-06/I5 destination on its own side: filtered, not flooded",
+       .ports = kFour,
+       .before = {{1, F1()}},
+       .input = {1, Unicast("020000000a01", "020000000a05")},
+       .drop = DropReason::kDestinationOnIngressPort},
+      {.name = "S-06 a frame to itself",
+       .ports = kFour,
+       .input = {1, Unicast("020000000a01", kFromA)},
+       .drop = DropReason::kDestinationOnIngressPort},
+      {.name = "L8 at the port's limit: not learned, still forwarded",
+       .ports = {"access 1 limit 1", "access 1"},
+       .before = {{1, F1()}},
+       .input = {1, Unicast("020000000a02", "020000000a05")},
+       .outputs = {{2, Unicast("020000000a02", "020000000a05")}},
+       .fdb = {{"02:00:00:00:0a:01 1 p1"}}},
+      {.name = "L12 at the port's limit: what is there stays in use",
+       .ports = {"access 1 limit 1", "access 1", "access 1"},
+       .before = {{1, F1()}, {1, Unicast("020000000a02", "020000000a05")}},
+       .input = {2, F2()},
+       .outputs = {{1, F2()}}},
+      {.name = "S2 a static address moves nowhere: its frame on another port is dropped",
+       .ports = kFour,
+       .statics = {{kA, 1, 2}},
+       .input = {1, F1()},
+       .drop = DropReason::kStaticAddressElsewhere,
+       .fdb = {{"02:00:00:00:0a:01 1 p2 static"}}},
+      {.name = "S1 a static address on its own port is forwarded and stays static",
+       .ports = {"access 1", "access 1"},
+       .statics = {{kA, 1, 1}},
+       .input = {1, F1()},
+       .outputs = {{2, F1()}},
+       .fdb = {{"02:00:00:00:0a:01 1 p1 static"}}},
+      {.name = "a static entry serves look-ups",
+       .ports = kFour,
+       .statics = {{kA, 1, 4}},
+       .input = {2, F2()},
+       .outputs = {{4, F2()}}},
+      {.name = "a static entry of another VLAN binds nothing here",
+       .ports = {"access 1", "access 1"},
+       .statics = {{kA, 2, 2}},
+       .input = {1, F1()},
+       .outputs = {{2, F1()}},
+       .fdb = {{"02:00:00:00:0a:01 1 p1", "02:00:00:00:0a:01 2 p2 static"}}},
+      {.name = "an entry whose port is not a member of the VLAN: not delivered, not flooded",
+       .ports = {"access 1", "access 1", "access 2"},
+       .statics = {{kA, 1, 3}},
+       .input = {2, F2()},
+       .drop = DropReason::kNoEgressPort},
+      {.name = "an entry whose port is gone: not delivered, not flooded",
+       .ports = {"access 1", "access 1", "none"},
+       .statics = {{kA, 1, 3}},
+       .input = {2, F2()},
+       .drop = DropReason::kNoEgressPort},
+      {.name = "the only port of its switch",
+       .ports = {"access 1"},
+       .input = {1, F1()},
+       .drop = DropReason::kNoEgressPort,
+       .fdb = {{"02:00:00:00:0a:01 1 p1"}}},
+  };
+}
+
+std::vector<Row> GroupRows() {
+  return {
+      {.name = "F6/F16 multicast floods",
+       .ports = kFour,
+       .input = {3, F16()},
+       .outputs = {{1, F16()}, {2, F16()}, {4, F16()}}},
+      {.name = "BR-20/F9/L7 LLDP: not forwarded, the source learned",
+       .ports = kFour,
+       .input = {1, F9()},
+       .drop = DropReason::kReservedGroup,
+       .fdb = {{"02:00:00:00:0a:01 1 p1"}}},
+      {.name = "BR-20/F10 STP: not forwarded",
+       .ports = kFour,
+       .input = {1, F10()},
+       .drop = DropReason::kReservedGroup},
+      {.name = "BR-20/F11 just outside the block: flooded",
+       .ports = kFour,
+       .input = {1, F11()},
+       .outputs = {{2, F11()}, {3, F11()}, {4, F11()}}},
+      {.name = "BR-20/G5 LLDP with bit 14 set: flooded",
+       .ports = kFour,
+       .config = Forwarding(0x4000),
+       .input = {1, F9()},
+       .outputs = {{2, F9()}, {3, F9()}, {4, F9()}}},
+      {.name = "BR-20 another bit set: LLDP not forwarded",
+       .ports = kFour,
+       .config = Forwarding(0xbfff),
+       .input = {1, F9()},
+       .drop = DropReason::kReservedGroup},
+      {.name = "BR-20/G3 PAUSE is not forwarded with any mask",
+       .ports = kFour,
+       .config = Forwarding(0xffff),
+       .input = {1, MakeFrame(60, "0180c2000001 020000000a01 8808 0001ffff")},
+       .drop = DropReason::kReservedGroup},
+      {.name = "BR-20 tagged LLDP: classified and learned in its VLAN, not forwarded",
+       .ports = {"trunk 10", "trunk 10"},
+       .input = {1, MakeFrame(64, "0180c200000e 020000000a01 8100000a 88cc")},
+       .drop = DropReason::kReservedGroup,
+       .fdb = {{"02:00:00:00:0a:01 10 p1"}}},
+      {.name = "L7 reserved group in a foreign VLAN teaches nothing",
+       .ports = {"trunk 10", "trunk 10"},
+       .input = {1, MakeFrame(64, "0180c200000e 020000000a01 81000014 88cc")},
+       .drop = DropReason::kIngressVlanNotMember,
+       .fdb = {{}}},
+      {.name = "a frame from a bound address to a reserved group is dropped for its source",
+       .ports = kFour,
+       .statics = {{kA, 1, 2}},
+       .input = {1, F9()},
+       .drop = DropReason::kStaticAddressElsewhere},
+  };
+}
+
+const EgressDrop kTooLongForP2 = {2, DropReason::kEgressMtuExceeded};
+
+std::vector<Row> SizeRows() {
+  return {
+      {.name = "O1 1518 bytes at MTU 1500 pass, untagged too",
+       .ports = {"access 10 mtu 9000", "access 10"},
+       .input = {1, Long(1518)},
+       .outputs = {{2, Long(1518)}}},
+      {.name = "O1 1519 bytes at MTU 1500 are dropped at the egress port, and counted there",
+       .ports = {"access 10 mtu 9000", "access 10"},
+       .input = {1, Long(1519)},
+       .egress_drops = {kTooLongForP2}},
+      {.name = "O1 a push that makes 1518",
+       .ports = {"access 10", "trunk 10"},
+       .input = {1, Long(1514)},
+       .outputs = {{2, LongTagged(1518)}}},
+      {.name = "O1 a push that makes 1519",
+       .ports = {"access 10", "trunk 10"},
+       .input = {1, Long(1515)},
+       .egress_drops = {kTooLongForP2}},
+      {.name = "O1 a pop that brings 1522 to 1518",
+       .ports = {"trunk 10 mtu 9000", "access 10"},
+       .input = {1, LongTagged(1522)},
+       .outputs = {{2, Long(1518)}}},
+      {.name = "O1 tagged 1519 to a trunk",
+       .ports = {"trunk 10 mtu 9000", "trunk 10"},
+       .input = {1, LongTagged(1519)},
+       .egress_drops = {kTooLongForP2}},
+      {.name = "S-17 a flood: only the port of the small MTU loses its copy",
+       .ports = {"access 10 mtu 9000", "access 10 mtu 1400", "access 10 mtu 9000", "trunk 10 mtu 9000"},
+       .input = {1, Long(9014)},
+       .outputs = {{3, Long(9014)}, {4, LongTagged(9018)}},
+       .egress_drops = {kTooLongForP2}},
+      {.name = "O30 a super-frame counts with header and segment",
+       .ports = {"access 10", "access 10"},
+       .input = {1, Long(65000)},
+       .wire_length = 1514,
+       .outputs = {{2, Long(65000)}}},
+      {.name = "O30 a super-frame whose segments are too long",
+       .ports = {"access 10 mtu 9000", "access 10"},
+       .input = {1, Long(65000)},
+       .wire_length = 9014,
+       .egress_drops = {kTooLongForP2}},
+      {.name = "O5 the smallest MTU",
+       .ports = {"access 10", "access 10 mtu 68"},
+       .input = {1, Long(86)},
+       .outputs = {{2, Long(86)}}},
+  };
+}
+
+}  // namespace
+
+const std::vector<Row>& ForwardingRows() {
+  static const std::vector<Row> rows = [] {
+    std::vector<Row> all;
+    for (const auto& table : {AddressRows(), LearningRows(), GroupRows(), SizeRows()}) {
+      all.insert(all.end(), table.begin(), table.end());
+    }
+    return all;
+  }();
+  return rows;
+}
+
+namespace {
+
+class ForwardingTable : public testing::TestWithParam<Row> {};
+TEST_P(ForwardingTable, Row) {
+  ExpectRow(GetParam());
+}
+INSTANTIATE_TEST_SUITE_P(Bridge, ForwardingTable, testing::ValuesIn(ForwardingRows()));
+
+TEST(DropReasons, EachHasARow) {
+  // Made by the worker and by io from what the kernel says; the integration tests cover these.
+  const std::set<DropReason> of_worker = {DropReason::kFrameTruncated,  DropReason::kInvalidOffloadHeader,
+                                          DropReason::kEgressPortDown,  DropReason::kEgressDeviceGone,
+                                          DropReason::kEgressRefused,   DropReason::kEgressNoBuffer,
+                                          DropReason::kEgressQueueFull, DropReason::kEgressError};
+  std::set<DropReason> seen = of_worker;
+  for (const auto* rows : {&VlanRows(), &ForwardingRows()}) {
+    for (const Row& row : *rows) {
+      if (row.drop) seen.insert(*row.drop);
+      for (const EgressDrop& drop : row.egress_drops) seen.insert(drop.reason);
+    }
+  }
+  for (size_t i = 0; i < kDropReasonCount; ++i) {
+    EXPECT_TRUE(seen.contains(static_cast<DropReason>(i))) << kDropReasonTexts[i].label << " has no row";
+  }
+}
+
+TEST(DropReasons, LabelsAreDistinct) {
+  std::set<std::string_view> labels;
+  for (const DropReasonText& text : kDropReasonTexts) labels.insert(text.label);
+  EXPECT_EQ(labels.size(), kDropReasonCount);
+}
+
+TEST(ReservedGroup, AllSixteenReachNobody) {  // BR-20
+  Testbed testbed(kFour);
+  for (uint8_t last = 0; last <= 0x0f; ++last) {
+    FrameBytes frame = F9();
+    frame[5] = last;
+    EXPECT_EQ(testbed.Send(1, frame).reason, DropReason::kReservedGroup);
+    testbed.SetSwitch(Forwarding(0xffff));
+    EXPECT_EQ(testbed.Send(1, frame).forwarded, last != 1);
+    testbed.SetSwitch(Forwarding(0));
+  }
+  EXPECT_EQ(testbed.TotalsOf(1).drops[static_cast<size_t>(DropReason::kReservedGroup)], 17u);
+  testbed.ExpectLedgersHold();
+}
+
+TEST(Flood, IsCountedOnceByClassAndOncePerCopy) {
+  Testbed testbed(kFour);
+  testbed.Send(1, F1());
+  testbed.Send(1, F11());
+  testbed.Send(1, Unicast("020000000b01", kFromA));
+  testbed.Send(2, F2());  // known
+  const PortTotals totals = testbed.TotalsOf(1);
+  EXPECT_EQ(totals.flooded_broadcast_frames, 1u);
+  EXPECT_EQ(totals.flooded_multicast_frames, 1u);
+  EXPECT_EQ(totals.flooded_unknown_unicast_frames, 1u);
+  EXPECT_EQ(totals.flood_copies, 9u);
+  EXPECT_EQ(totals.queued_copies, 1u);
+  EXPECT_EQ(testbed.TotalsOf(2).flood_copies, 0u);
+  EXPECT_EQ(testbed.TotalsOf(2).queued_copies, 3u);
+  testbed.ExpectLedgersHold();
+}
+
+TEST(Flood, ReachesEveryPortOfAFullSwitch) {
+  Testbed testbed(std::vector<const char*>(kPortsMax - 1, "access 1"));
+  EXPECT_EQ(testbed.Send(1, F1()).outputs.size(), kPortsMax - 2);
+  testbed.ExpectLedgersHold();
+}
+
+TEST(Learning, NotLearnedIsCountedOnForwardedFramesOnly) {
+  Testbed testbed({"access 1 limit 1", "access 1"});
+  testbed.Send(1, F1());
+  testbed.Send(1, Unicast(kFromB, "020000000a05"));
+  testbed.Send(1, Unicast(kFromA, "020000000a06"));  // filtered
+  EXPECT_EQ(testbed.TotalsOf(1).not_learned_frames, 1u);
+  EXPECT_EQ(testbed.fdb().Events().limited, 2u);
+}
+
+TEST(Learning, FullSwitchStillForwards) {
+  Testbed testbed({"access 1", "access 1"}, {}, kFdbCapacityMin);
+  for (uint8_t last = 1; last <= 100; ++last) {
+    FrameBytes frame = F1();
+    frame[10] = 0x0b;
+    frame[11] = last;
+    EXPECT_EQ(testbed.Send(1, frame).outputs.size(), 1u);
+  }
+  EXPECT_EQ(testbed.fdb().CountOf(FdbKind::kDynamic), kFdbCapacityMin);
+  EXPECT_EQ(testbed.TotalsOf(1).not_learned_frames, 100u - kFdbCapacityMin);
+}
+
+TEST(Removal, FlushedAddressFloodsAndReachesWhoeverHasItNow) {  // BR-12
+  Testbed testbed({"access 10", "access 10", "access 10"});
+  testbed.Send(1, F1());
+  ASSERT_EQ(testbed.Send(2, F2()).outputs.size(), 1u);
+  testbed.SetPort(1, "access 20");
+  VlanSet left;
+  left.Add(10);
+  EXPECT_EQ(testbed.fdb().Flush({.port = 1, .vids = &left, .kind = FdbKind::kDynamic}), 1u);
+  EXPECT_THAT(testbed.Send(2, F2()).outputs, testing::ElementsAre(PortFrame{3, F2()}));
+  EXPECT_EQ(testbed.TotalsOf(2).flooded_unknown_unicast_frames, 1u);
+}
+
+TEST(Removal, PortOfAnotherSwitchIsNoEgress) {
+  EpochDomain epochs;
+  Fdb fdb(kFdbCapacityMin, 1, &epochs);
+  PortConfig here, there;
+  there.switch_index = 1;
+  const SwitchEntry entry{.config = {}, .fdb = &fdb, .ports = {0}};
+  ForwardingConfig config;
+  config.ports[0] = &here;
+  config.ports[1] = &there;
+  config.switches[0] = &entry;
+  std::vector<PortCounters> counters(kPortsMax);
+  Pipeline pipeline(counters);
+  const FrameBytes frame = F2();
+  EXPECT_EQ(pipeline.Process(0, frame.data(), 60, 60, 1).reason, DropReason::kPortRemoved)
+      << "no configuration yet";
+  pipeline.SetConfig(&config);
+  EXPECT_EQ(pipeline.Process(1, frame.data(), 60, 60, 1).reason, DropReason::kPortRemoved)
+      << "no such switch";
+  ASSERT_EQ(fdb.AddStatic({kA, kVlanIdNone}, 1, false), FdbResult::kOk);
+  EXPECT_EQ(pipeline.Process(0, frame.data(), 60, 60, 1).reason, DropReason::kNoEgressPort);
+}
+
+TEST(Received, FrameThatIoRefusedIsCountedAsReceivedAndDropped) {
+  Testbed testbed(kFour);
+  testbed.pipeline().DropReceived(1, 2000, DropReason::kFrameTruncated);
+  testbed.pipeline().DropReceived(1, 60, DropReason::kInvalidOffloadHeader);
+  const PortTotals totals = testbed.TotalsOf(1);
+  EXPECT_EQ(totals.receive_frames, 2u);
+  EXPECT_EQ(totals.receive_bytes, 2060u);
+  EXPECT_EQ(totals.DropsOn(DropSide::kIngress), 2u);
+  testbed.ExpectLedgersHold();
+}
+
+}  // namespace
+}  // namespace ringswitch::bridge

@@ -1,0 +1,135 @@
+#pragma once
+
+// The test bed of the frame tables: a switch of a few ports around one pipeline, fed with bytes and answering
+// with bytes.
+//
+// Ports are numbered as in the tables, p1 being index 1. A port is written as text:
+//   "access 10" | "trunk 10,20,100-199" | "trunk 10,20 native 1" | "unaware" | "none", then optionally "mtu
+//   1500", "limit 2"
+// "native 1 tagged" keeps the tag of the native VLAN on egress. Frames are written as hexadecimal digits,
+// zero-padded to their length.
+
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dataplane/bridge/counters.h"
+#include "dataplane/bridge/epoch.h"
+#include "dataplane/bridge/fdb.h"
+#include "dataplane/bridge/forwarding_config.h"
+#include "dataplane/bridge/pipeline.h"
+
+namespace ringswitch::bridge {
+
+using FrameBytes = std::vector<uint8_t>;
+FrameBytes MakeFrame(size_t length, std::string_view hex);
+
+// Addresses of the test bed: A to D live on p1 to p4.
+inline constexpr MacAddress kA{0x0200'0000'0a01}, kB{0x0200'0000'0a02}, kC{0x0200'0000'0a03},
+    kD{0x0200'0000'0a04};
+
+// The frames that the tables share.
+FrameBytes F1();   // untagged broadcast from A
+FrameBytes F2();   // untagged unicast from B to A
+FrameBytes F3();   // broadcast, VID 10, PCP 5
+FrameBytes F5();   // broadcast, VID 4095
+FrameBytes F6();   // broadcast, VID 20
+FrameBytes F7();   // S-tag 100, C-tag 10
+FrameBytes F8();   // two 0x8100 tags, 10 then 20
+FrameBytes F9();   // LLDP group
+FrameBytes F10();  // STP group
+FrameBytes F11();  // just outside the reserved block
+FrameBytes F12();  // source is a group address
+FrameBytes F13();  // source all zero
+FrameBytes F14();  // cut off after the tag
+FrameBytes F15();  // runt
+FrameBytes F16();  // IPv6 solicited-node group, from C
+
+struct PortFrame {
+  PortIndex port = 0;
+  FrameBytes frame;
+  friend bool operator==(const PortFrame&, const PortFrame&) = default;
+};
+std::ostream& operator<<(std::ostream& out, const PortFrame& port_frame);
+
+struct StaticEntry {
+  MacAddress mac;
+  VlanId vid = kVlanIdNone;
+  PortIndex port = 0;
+};
+
+struct EgressDrop {
+  PortIndex port = 0;
+  DropReason reason{};
+};
+
+// One row of a table: what goes in, what must come out.
+struct Row {
+  const char* name = "";             // cases of the field it stands for, and a sentence
+  std::vector<const char*> ports{};  // p1, p2, ...
+  SwitchConfig config{};
+  std::vector<StaticEntry> statics{};  // entered first
+  std::vector<PortFrame> before{};     // sent first, outputs not looked at
+  PortFrame input{};
+  uint32_t wire_length = 0;          // of a GSO super-frame; 0: the frame's own
+  std::vector<PortFrame> outputs{};  // in order of port
+  std::optional<DropReason> drop{};  // of the frame
+  std::vector<EgressDrop> egress_drops{};
+  std::optional<std::vector<std::string>>
+      fdb{};  // afterwards, sorted: "02:00:00:00:0a:01 10 p1", static ones with "static"
+};
+void PrintTo(const Row& row, std::ostream* out);
+
+class Testbed {
+ public:
+  explicit Testbed(const std::vector<const char*>& ports, const SwitchConfig& config = {},
+                   uint32_t fdb_capacity = kFdbCapacityDefault);
+  ~Testbed();
+
+  // A new configuration, as the control side would publish it.
+  void SetPort(PortIndex port, std::string_view text);
+  void SetSwitch(const SwitchConfig& config);
+
+  struct Result {
+    bool forwarded = false;
+    DropReason reason{};
+    FrameClass frame_class{};
+    std::vector<PortFrame> outputs;  // in order of port
+  };
+  Result Send(PortIndex port, const FrameBytes& frame, uint32_t wire_length = 0);
+
+  Fdb& fdb() { return fdb_; }
+  Pipeline& pipeline() { return pipeline_; }
+  PortTotals TotalsOf(PortIndex port) const;
+  std::vector<std::string> FdbText() const;
+  // Both ledgers of counters.h, on every port.
+  void ExpectLedgersHold() const;
+
+  uint32_t now_s = 1000;
+
+ private:
+  void Publish();
+
+  EpochDomain epochs_;
+  Fdb fdb_;
+  std::vector<PortCounters> counters_;
+  std::vector<std::unique_ptr<PortConfig>> port_configs_;  // by index
+  SwitchConfig switch_config_;
+  SwitchEntry switch_entry_;
+  ForwardingConfig config_;
+  Pipeline pipeline_;
+  std::vector<uint64_t> transmitted_;  // copies per port, as the worker would count them
+};
+
+// Sends a row's frames through a new test bed and expects what the row says.
+void ExpectRow(const Row& row);
+
+// The tables, for the test that every drop reason has a row.
+const std::vector<Row>& VlanRows();
+const std::vector<Row>& ForwardingRows();
+
+}  // namespace ringswitch::bridge
