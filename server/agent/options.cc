@@ -1,0 +1,184 @@
+#include "server/agent/options.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "server/agent/metrics.h"
+#include "server/agent/proto_codec.h"
+#include "server/agent/verification.h"
+#include "server/agent/version.h"
+
+namespace ringswitch::agent {
+namespace {
+
+// As given; empty or unset: not given.
+struct Flags {
+  std::string config_path;
+  std::string socket;
+  std::string state_dir;
+  std::string spool_dir;
+  std::string metrics_address;
+  std::string log_level;
+  std::string rx_mode;
+  std::optional<uint32_t> workers;
+  std::optional<uint32_t> buffers_per_worker;
+  bool check_config = false;
+};
+
+void DeclareFlags(CLI::App* app, Flags* flags) {
+  app->set_version_flag("--version", absl::StrCat("ringswitchd ", kVersion));
+  app->add_option("--config", flags->config_path,
+                  absl::StrCat("configuration file, default ", kConfigPathDefault, " if it exists"));
+  app->add_option("--socket", flags->socket,
+                  "path of the control socket, default /run/ringswitch/ringswitchd.sock");
+  app->add_option("--state-dir", flags->state_dir,
+                  "directory of the state of this boot, default /run/ringswitch/state");
+  app->add_option("--spool-dir", flags->spool_dir,
+                  "directory of CNI DELs that found no agent, default /var/lib/ringswitch/spool");
+  app->add_option("--metrics-address", flags->metrics_address,
+                  "HOST:PORT of /metrics, or none; default 127.0.0.1:9477");
+  app->add_option("--workers", flags->workers,
+                  "threads of the dataplane, default one per four processors, at most four");
+  app->add_option("--log-level", flags->log_level, "trace, debug, info, warn or error; default info");
+  app->add_flag("--check-config", flags->check_config, "check configuration file and flags, then exit");
+  // For tests.
+  app->add_option("--rx-mode", flags->rx_mode)->group("");
+  app->add_option("--buffers-per-worker", flags->buffers_per_worker)->group("");
+}
+
+// "(switches[0]) bogus: Cannot find field." is protobuf's way of telling an unknown field.
+absl::Status ReadConfig(const std::string& path, v1::AgentConfig* config) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return absl::InvalidArgumentError(absl::StrCat("cannot read configuration file ", path));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = false;
+  auto status = google::protobuf::util::JsonStringToMessage(text.str(), config, options);
+  if (status.ok()) return absl::OkStatus();
+  std::string message(status.message());
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  size_t unknown = message.find(": Cannot find field.");
+  if (unknown != std::string::npos) message = absl::StrCat("unknown field ", message.substr(0, unknown));
+  return absl::InvalidArgumentError(absl::StrCat("configuration file ", path, ": ", message));
+}
+
+absl::StatusOr<RxMode> ParseRxMode(const std::string& text) {
+  if (text == "auto") return RxMode::kAuto;
+  if (text == "multishot") return RxMode::kMultishot;
+  if (text == "oneshot") return RxMode::kOneshot;
+  return absl::InvalidArgumentError(
+      absl::StrCat("rx_mode: \"", text, "\" is not auto, multishot or oneshot"));
+}
+
+absl::Status CheckRange(const char* field, uint32_t value, uint32_t first, uint32_t last) {
+  if (value >= first && value <= last) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", value, " is out of range: ", first, " to ", last));
+}
+
+uint32_t DefaultWorkers() {
+  return std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u);
+}
+
+void TakeUnlessEmpty(const std::string& value, std::string* option) {
+  if (!value.empty()) *option = value;
+}
+
+// Errors of the first switch or port that is wrong.
+absl::Status CheckObjects(const v1::AgentConfig& config) {
+  for (int i = 0; i < config.switches_size(); ++i) {
+    absl::Status status = Verification::NewSwitch(Decode(config.switches(i))).status();
+    if (!status.ok())
+      return absl::InvalidArgumentError(absl::StrCat("switches[", i, "]: ", status.message()));
+  }
+  for (int i = 0; i < config.ports_size(); ++i) {
+    absl::Status status = Verification::NewPort(Decode(config.ports(i)), nullptr).status();
+    if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat("ports[", i, "]: ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TakeDataplane(const Flags& flags, const v1::AgentConfig& config, DataplaneOptions* options) {
+  uint32_t workers = flags.workers.value_or(config.workers());
+  if (flags.workers == 0u) return CheckRange("workers", 0, 1, bridge::kWorkersMax);
+  options->workers = workers == 0 ? DefaultWorkers() : workers;
+  absl::Status status = CheckRange("workers", options->workers, 1, bridge::kWorkersMax);
+  if (!status.ok()) return status;
+  uint32_t buffers = flags.buffers_per_worker.value_or(config.buffers_per_worker());
+  options->buffers_per_worker = buffers == 0 ? kBuffersPerWorkerDefault : buffers;
+  status = CheckRange("buffers_per_worker", options->buffers_per_worker, kBuffersPerWorkerMin,
+                      kBuffersPerWorkerMax);
+  if (!status.ok()) return status;
+  if (!flags.rx_mode.empty()) {
+    absl::StatusOr<RxMode> mode = ParseRxMode(flags.rx_mode);
+    if (!mode.ok()) return mode.status();
+    options->rx_mode = *mode;
+  } else if (config.rx_mode() != v1::RX_MODE_UNSPECIFIED) {
+    options->rx_mode = config.rx_mode() == v1::RX_MODE_ONESHOT ? RxMode::kOneshot : RxMode::kMultishot;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Options> Combine(const Flags& flags, const v1::AgentConfig& config) {
+  Options options;
+  options.config = config;
+  options.check_config_only = flags.check_config;
+  TakeUnlessEmpty(config.socket(), &options.socket);
+  TakeUnlessEmpty(flags.socket, &options.socket);
+  TakeUnlessEmpty(config.state_dir(), &options.state_dir);
+  TakeUnlessEmpty(flags.state_dir, &options.state_dir);
+  TakeUnlessEmpty(config.spool_dir(), &options.spool_dir);
+  TakeUnlessEmpty(flags.spool_dir, &options.spool_dir);
+  TakeUnlessEmpty(config.metrics_address(), &options.metrics_address);
+  TakeUnlessEmpty(flags.metrics_address, &options.metrics_address);
+  TakeUnlessEmpty(config.log_level(), &options.log_level);
+  TakeUnlessEmpty(flags.log_level, &options.log_level);
+  static const std::set<std::string> kLevels = {"trace", "debug", "info", "warn", "error"};
+  if (kLevels.count(options.log_level) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("log_level: \"", options.log_level, "\" is not trace, debug, info, warn or error"));
+  }
+  absl::StatusOr<std::string> address = ParseMetricsAddress(options.metrics_address);
+  if (!address.ok()) return address.status();
+  options.metrics_address = *address;
+  absl::Status status = TakeDataplane(flags, config, &options.dataplane);
+  if (!status.ok()) return status;
+  status = CheckObjects(config);
+  if (!status.ok()) return status;
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<Options> ParseOptions(int argc, char** argv, std::optional<int>* exit_code) {
+  CLI::App app("ringswitchd: the Ringswitch node agent, a virtual switch for container hosts", "ringswitchd");
+  Flags flags;
+  DeclareFlags(&app, &flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    *exit_code = app.exit(success);
+    return Options();
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see --help"));
+  }
+  v1::AgentConfig config;
+  bool has_default_file = access(kConfigPathDefault, F_OK) == 0;
+  if (!flags.config_path.empty() || has_default_file) {
+    absl::Status status =
+        ReadConfig(flags.config_path.empty() ? kConfigPathDefault : flags.config_path, &config);
+    if (!status.ok()) return status;
+  }
+  return Combine(flags, config);
+}
+
+}  // namespace ringswitch::agent

@@ -1,0 +1,231 @@
+#include "server/agent/state_store.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "dataplane/file.h"
+
+namespace ringswitch::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kIdsFile[] = "ids.json";
+constexpr char kSuffix[] = ".json";
+constexpr char kAsideSuffix[] = ".damaged";
+
+absl::Status ErrnoError(const std::string& what) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+absl::StatusOr<std::string> ReadWhole(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return ErrnoError(absl::StrCat("cannot read ", path));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (stream.bad()) return ErrnoError(absl::StrCat("cannot read ", path));
+  return text.str();
+}
+
+absl::Status WriteWhole(const std::string& path, const std::string& content) {
+  std::string aside = path + ".new";
+  File file(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.is_open()) return ErrnoError(absl::StrCat("cannot create ", aside));
+  for (size_t written = 0; written < content.size();) {
+    ssize_t n = write(file.fd(), content.data() + written, content.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return ErrnoError(absl::StrCat("cannot write ", aside));
+    written += static_cast<size_t>(n);
+  }
+  if (fsync(file.fd()) != 0) return ErrnoError(absl::StrCat("cannot sync ", aside));
+  // The directory is not synced: the state does not outlive the boot.
+  if (rename(aside.c_str(), path.c_str()) != 0) return ErrnoError(absl::StrCat("cannot rename ", aside));
+  return absl::OkStatus();
+}
+
+template <typename Value, typename Take>
+absl::Status ReadInto(const absl::StatusOr<Value>& value, Take take) {
+  if (!value.ok()) return value.status();
+  take(*value);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string ReadBootId() {
+  std::ifstream stream("/proc/sys/kernel/random/boot_id");
+  std::string boot_id;
+  stream >> boot_id;
+  return boot_id;
+}
+
+absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Open(const std::string& directory,
+                                                             const std::string& boot_id) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error || !fs::is_directory(directory, error)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "state directory ", directory, " cannot be made: ", error ? error.message() : "not a directory"));
+  }
+  return std::unique_ptr<StateStore>(new StateStore(directory, boot_id));
+}
+
+StoredState StateStore::Load() {
+  StoredState state;
+  state.ids.boot_id = boot_id_;
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error)) {
+    std::string name = it->path().filename().string();
+    if (absl::EndsWith(name, kSuffix)) names.push_back(name);
+    if (absl::EndsWith(name, kAsideSuffix)) {
+      damaged_.push_back(absl::StrCat("state file ", directory_, "/", name,
+                                      " was set aside earlier: remove it when looked at"));
+    }
+  }
+  if (error) damaged_.push_back(absl::StrCat("state directory ", directory_, ": ", error.message()));
+  std::sort(names.begin(), names.end());
+
+  StoredIds ids;
+  if (std::find(names.begin(), names.end(), kIdsFile) != names.end()) {
+    absl::StatusOr<std::string> text = ReadWhole(absl::StrCat(directory_, "/", kIdsFile));
+    absl::StatusOr<StoredIds> read = text.ok() ? IdsFromJson(*text) : text.status();
+    if (read.ok()) ids = *read;
+    if (!read.ok()) SetAside(kIdsFile, read.status());
+    if (read.ok() && ids.boot_id != boot_id_) {
+      spdlog::info("state directory {} is of an earlier boot: starting empty", directory_);
+      for (const std::string& name : names) fs::remove(absl::StrCat(directory_, "/", name), error);
+      return state;
+    }
+  }
+  state.ids.next_switch_id = ids.next_switch_id;
+  state.ids.next_port_id = ids.next_port_id;
+  for (const std::string& name : names) {
+    if (name != kIdsFile) LoadFile(name, &state);
+  }
+  for (const SwitchSpec& spec : state.switches)
+    state.ids.next_switch_id = std::max(state.ids.next_switch_id, spec.id + 1);
+  for (const StoredPort& port : state.ports)
+    state.ids.next_port_id = std::max(state.ids.next_port_id, port.spec.id + 1);
+  return state;
+}
+
+void StateStore::LoadFile(const std::string& file_name, StoredState* state) {
+  absl::StatusOr<std::string> text = ReadWhole(absl::StrCat(directory_, "/", file_name));
+  absl::Status status = text.status();
+  if (text.ok() && absl::StartsWith(file_name, "switch.")) {
+    status =
+        ReadInto(SwitchFromJson(*text), [&](const SwitchSpec& spec) { state->switches.push_back(spec); });
+  } else if (text.ok() && absl::StartsWith(file_name, "port.")) {
+    status = ReadInto(PortFromJson(*text), [&](const StoredPort& port) { state->ports.push_back(port); });
+  } else if (text.ok() && absl::StartsWith(file_name, "fdb.")) {
+    std::string switch_name = file_name.substr(4, file_name.size() - 4 - std::strlen(kSuffix));
+    status = ReadInto(FdbFromJson(*text),
+                      [&](const std::vector<StaticFdbEntry>& entries) { state->fdb[switch_name] = entries; });
+  }
+  if (!status.ok()) SetAside(file_name, status);
+}
+
+void StateStore::SetAside(const std::string& file_name, const absl::Status& cause) {
+  std::string path = absl::StrCat(directory_, "/", file_name);
+  std::string problem =
+      absl::StrCat("state file ", path, " is damaged (", std::string(cause.message()), "): kept as ", path,
+                   kAsideSuffix, ", what it describes is left as it is");
+  if (rename(path.c_str(), absl::StrCat(path, kAsideSuffix).c_str()) != 0) {
+    absl::StrAppend(&problem, " (it could not be renamed: ", std::strerror(errno), ")");
+  }
+  spdlog::error("{}", problem);
+  std::lock_guard lock(mutex_);
+  damaged_.push_back(problem);
+}
+
+void StateStore::SaveSwitch(const SwitchSpec& spec) {
+  Save(absl::StrCat("switch.", spec.name, kSuffix), ToJson(spec));
+}
+
+void StateStore::RemoveSwitch(const std::string& name) {
+  Save(absl::StrCat("fdb.", name, kSuffix), std::nullopt);
+  Save(absl::StrCat("switch.", name, kSuffix), std::nullopt);
+}
+
+void StateStore::SavePort(const StoredPort& port) {
+  Save(absl::StrCat("port.", port.spec.name, kSuffix), ToJson(port));
+}
+
+void StateStore::RemovePort(const std::string& name) {
+  Save(absl::StrCat("port.", name, kSuffix), std::nullopt);
+}
+
+void StateStore::SaveFdb(const std::string& switch_name, const std::vector<StaticFdbEntry>& entries) {
+  std::string file_name = absl::StrCat("fdb.", switch_name, kSuffix);
+  if (entries.empty()) {
+    Save(file_name, std::nullopt);
+  } else {
+    Save(file_name, ToJson(entries));
+  }
+}
+
+void StateStore::SaveIds(const StoredIds& ids) {
+  Save(kIdsFile, ToJson(ids));
+}
+
+void StateStore::Save(const std::string& file_name, std::optional<std::string> content) {
+  std::lock_guard lock(mutex_);
+  absl::Status status = Write(file_name, content);
+  if (status.ok()) {
+    pending_.erase(file_name);
+    return;
+  }
+  if (pending_.empty()) spdlog::error("state is not saved, retrying: {}", std::string(status.message()));
+  pending_[file_name] = std::move(content);
+  pending_cause_ = std::string(status.message());
+}
+
+absl::Status StateStore::Write(const std::string& file_name,
+                               const std::optional<std::string>& content) const {
+  std::string path = absl::StrCat(directory_, "/", file_name);
+  if (content.has_value()) return WriteWhole(path, *content);
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoError(absl::StrCat("cannot remove ", path));
+  return absl::OkStatus();
+}
+
+bool StateStore::RetryPending() {
+  std::lock_guard lock(mutex_);
+  if (pending_.empty()) return false;
+  // Somebody may have removed the directory.
+  std::error_code error;
+  fs::create_directories(directory_, error);
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    absl::Status status = Write(it->first, it->second);
+    if (!status.ok()) {
+      pending_cause_ = std::string(status.message());
+      return true;
+    }
+    it = pending_.erase(it);
+  }
+  spdlog::info("state is saved again");
+  return false;
+}
+
+std::vector<std::string> StateStore::Problems() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> problems = damaged_;
+  if (!pending_.empty()) {
+    problems.push_back(absl::StrCat("state is not saved (", pending_.size(), " objects): ", pending_cause_));
+  }
+  return problems;
+}
+
+}  // namespace ringswitch::agent

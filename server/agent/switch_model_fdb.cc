@@ -1,0 +1,226 @@
+// FDB entries of the switch model. Dynamic ones live in the dataplane alone; static ones are desired state.
+
+#include "absl/strings/str_cat.h"
+#include "server/agent/port_config.h"
+#include "server/agent/switch_model.h"
+#include "server/agent/switch_model_errors.h"
+
+namespace ringswitch::agent {
+namespace {
+
+std::pair<uint64_t, bridge::VlanId> MapKey(bridge::FdbKey key) {
+  return {key.mac.bits(), key.vid};
+}
+
+absl::Status EntryError(absl::StatusCode code, const std::string& reason, const FdbEntryRequest& request,
+                        bridge::FdbKey key, const std::string& what) {
+  return ReasonError(
+      code,
+      absl::StrCat(key.mac.ToString(), " in VLAN ", key.vid, " of switch ", request.switch_name, ": ", what),
+      {reason,
+       {{"switch", request.switch_name},
+        {"vid", absl::StrCat(key.vid)},
+        {"mac_address", key.mac.ToString()}}});
+}
+
+absl::Status EntryNotFound(const FdbEntryRequest& request, bridge::FdbKey key) {
+  return EntryError(absl::StatusCode::kNotFound, "FDB_ENTRY_NOT_FOUND", request, key, "no such FDB entry");
+}
+
+}  // namespace
+
+FdbEntryView SwitchModel::ViewOf(const SwitchRecord& record, const bridge::FdbRow& row) const {
+  return {record.spec.name, row, port_names_[row.target.port]};
+}
+
+absl::StatusOr<const SwitchModel::PortRecord*> SwitchModel::FdbPort(const std::string& port_name,
+                                                                    const SwitchRecord& record,
+                                                                    bridge::FdbKey key) const {
+  const PortRecord* port = FindPort(port_name);
+  if (port == nullptr) return PortNotFound(port_name);
+  if (port->spec.switch_name != record.spec.name) {
+    return ReasonError(absl::StatusCode::kNotFound,
+                       absl::StrCat("switch ", Quoted(record.spec.name), " has no port ", Quoted(port_name),
+                                    ": it is on ", Quoted(port->spec.switch_name)),
+                       {"PORT_NOT_FOUND", {{"port", port_name}, {"switch", record.spec.name}}});
+  }
+  if (!IsMember(port->spec, key.vid)) {
+    return ReasonError(absl::StatusCode::kFailedPrecondition,
+                       absl::StrCat("port ", Quoted(port_name), " is not a member of VLAN ", key.vid),
+                       {"PORT_NOT_VLAN_MEMBER", {{"port", port_name}, {"vid", absl::StrCat(key.vid)}}});
+  }
+  if (!port->index.has_value()) {
+    return ReasonError(absl::StatusCode::kFailedPrecondition,
+                       absl::StrCat("the device of port ", Quoted(port_name), " is missing"),
+                       {"PORT_MISSING", {{"port", port_name}}});
+  }
+  return port;
+}
+
+absl::StatusOr<FdbEntryView> SwitchModel::CreateFdbEntry(const FdbEntryRequest& request, bool validate_only) {
+  KeyLocks::Hold hold(&keys_, SwitchKey(request.switch_name));
+  return ApplyFdbEntry(request, false, validate_only);
+}
+
+absl::StatusOr<FdbEntryView> SwitchModel::UpdateFdbEntry(const FdbEntryRequest& request, bool validate_only) {
+  KeyLocks::Hold hold(&keys_, SwitchKey(request.switch_name));
+  return ApplyFdbEntry(request, true, validate_only);
+}
+
+absl::StatusOr<FdbEntryView> SwitchModel::ApplyFdbEntry(const FdbEntryRequest& request, bool is_update,
+                                                        bool validate_only) {
+  FdbEntryView view;
+  {
+    std::lock_guard lock(mutex_);
+    SwitchRecord* record = FindSwitch(request.switch_name);
+    if (record == nullptr) return SwitchNotFound(request.switch_name);
+    absl::StatusOr<bridge::FdbKey> key =
+        Verification::FdbKeyOf("entry.", request.vid, request.mac_address, record->spec);
+    if (!key.ok()) return key.status();
+    absl::StatusOr<const PortRecord*> port = FdbPort(request.port_name, *record, *key);
+    if (!port.ok()) return port.status();
+    std::optional<bridge::FdbRow> present = dataplane_->FindFdbEntry(record->index, *key);
+    bool is_static = present.has_value() && present->target.kind == bridge::FdbKind::kStatic;
+    if (is_update && !present.has_value()) return EntryNotFound(request, *key);
+    if (!is_update && is_static) {
+      return EntryError(absl::StatusCode::kAlreadyExists, "FDB_ENTRY_EXISTS", request, *key,
+                        "a static FDB entry exists");
+    }
+    bridge::PortIndex index = *(*port)->index;
+    view = {request.switch_name, {*key, {index, bridge::FdbKind::kStatic}, 0}, request.port_name};
+    if (validate_only) return view;
+    bridge::FdbResult result = dataplane_->AddStaticFdbEntry(record->index, *key, index, true);
+    if (result != bridge::FdbResult::kOk) {
+      return EntryError(absl::StatusCode::kResourceExhausted, "FDB_FULL", request, *key,
+                        absl::StrCat("the FDB is full: fdb_capacity is ", record->spec.fdb_capacity));
+    }
+    record->static_entries[MapKey(*key)] = StaticFdbEntry{*key, request.port_name};
+  }
+  SaveStaticEntries(request.switch_name);
+  return view;
+}
+
+void SwitchModel::SaveStaticEntries(const std::string& switch_name) {
+  std::vector<StaticFdbEntry> entries;
+  {
+    std::lock_guard lock(mutex_);
+    const SwitchRecord* record = FindSwitch(switch_name);
+    if (record == nullptr) return;
+    for (const auto& [key, entry] : record->static_entries) entries.push_back(entry);
+  }
+  store_->SaveFdb(switch_name, entries);
+}
+
+void SwitchModel::RemoveStaticEntries(const std::string& switch_name,
+                                      const std::function<bool(const StaticFdbEntry&)>& matches) {
+  bool is_changed = false;
+  {
+    std::lock_guard lock(mutex_);
+    SwitchRecord* record = FindSwitch(switch_name);
+    if (record == nullptr) return;
+    for (auto it = record->static_entries.begin(); it != record->static_entries.end();) {
+      if (!matches(it->second)) {
+        ++it;
+        continue;
+      }
+      dataplane_->RemoveFdbEntry(record->index, it->second.key);
+      it = record->static_entries.erase(it);
+      is_changed = true;
+    }
+  }
+  if (is_changed) SaveStaticEntries(switch_name);
+}
+
+absl::StatusOr<FdbEntryView> SwitchModel::GetFdbEntry(const FdbEntryRequest& request) const {
+  std::lock_guard lock(mutex_);
+  const SwitchRecord* record = FindSwitch(request.switch_name);
+  if (record == nullptr) return SwitchNotFound(request.switch_name);
+  absl::StatusOr<bridge::FdbKey> key =
+      Verification::FdbKeyOf("", request.vid, request.mac_address, record->spec);
+  if (!key.ok()) return key.status();
+  std::optional<bridge::FdbRow> row = dataplane_->FindFdbEntry(record->index, *key);
+  if (!row.has_value() || port_names_[row->target.port].empty()) return EntryNotFound(request, *key);
+  return ViewOf(*record, *row);
+}
+
+absl::StatusOr<bridge::FdbFilter> SwitchModel::FilterOf(const SwitchRecord& record,
+                                                        const FdbFilterRequest& request) const {
+  bridge::FdbFilter filter;
+  filter.kind = request.kind;
+  if (!request.port_name.empty()) {
+    const PortRecord* port = FindPort(request.port_name);
+    if (port == nullptr || port->spec.switch_name != record.spec.name) return PortNotFound(request.port_name);
+    filter.port = port->index.value_or(bridge::kNoPort);
+  }
+  if (request.vid.has_value()) {
+    uint32_t vid = *request.vid == 0 && record.spec.vlan_aware ? record.spec.default_vid : *request.vid;
+    if (vid > bridge::kVlanIdMax)
+      return FieldError("vid", absl::StrCat(vid, " is not a VID: 1 to ", bridge::kVlanIdMax));
+    if (vid != 0 && !record.spec.vlan_aware)
+      return FieldError("vid", "must be left out or 0: the switch is not VLAN-aware");
+    filter.vid = static_cast<bridge::VlanId>(vid);
+  }
+  return filter;
+}
+
+absl::StatusOr<FdbPage> SwitchModel::ListFdbEntries(const FdbFilterRequest& request, uint32_t cursor,
+                                                    uint32_t rows_max) const {
+  FdbPage page;
+  std::vector<bridge::FdbRow> rows;
+  std::lock_guard lock(mutex_);
+  const SwitchRecord* record = FindSwitch(request.switch_name);
+  if (record == nullptr) return SwitchNotFound(request.switch_name);
+  absl::StatusOr<bridge::FdbFilter> filter = FilterOf(*record, request);
+  if (!filter.ok()) return filter.status();
+  page.next_cursor = dataplane_->ListFdb(record->index, cursor, *filter, rows_max, &rows);
+  for (const bridge::FdbRow& row : rows) {
+    // A port that is being removed has no name any more: its entries go with it.
+    if (!port_names_[row.target.port].empty()) page.rows.push_back(ViewOf(*record, row));
+  }
+  return page;
+}
+
+absl::Status SwitchModel::DeleteFdbEntry(const FdbEntryRequest& request) {
+  KeyLocks::Hold hold(&keys_, SwitchKey(request.switch_name));
+  {
+    std::lock_guard lock(mutex_);
+    SwitchRecord* record = FindSwitch(request.switch_name);
+    if (record == nullptr) return SwitchNotFound(request.switch_name);
+    absl::StatusOr<bridge::FdbKey> key =
+        Verification::FdbKeyOf("", request.vid, request.mac_address, record->spec);
+    if (!key.ok()) return key.status();
+    bool was_static = record->static_entries.erase(MapKey(*key)) > 0;
+    if (dataplane_->RemoveFdbEntry(record->index, *key) == bridge::FdbResult::kNotFound && !was_static) {
+      return EntryNotFound(request, *key);
+    }
+    if (!was_static) return absl::OkStatus();
+  }
+  SaveStaticEntries(request.switch_name);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint32_t> SwitchModel::FlushFdb(const FdbFilterRequest& request) {
+  KeyLocks::Hold hold(&keys_, SwitchKey(request.switch_name));
+  bridge::SwitchIndex index = 0;
+  bridge::FdbFilter filter;
+  {
+    std::lock_guard lock(mutex_);
+    const SwitchRecord* record = FindSwitch(request.switch_name);
+    if (record == nullptr) return SwitchNotFound(request.switch_name);
+    absl::StatusOr<bridge::FdbFilter> wanted = FilterOf(*record, request);
+    if (!wanted.ok()) return wanted.status();
+    filter = *wanted;
+    index = record->index;
+  }
+  if (!filter.kind.has_value()) filter.kind = bridge::FdbKind::kDynamic;
+  uint32_t count = dataplane_->FlushFdb(index, filter);
+  if (filter.kind == bridge::FdbKind::kStatic) {
+    RemoveStaticEntries(request.switch_name, [&](const StaticFdbEntry& entry) {
+      return (request.port_name.empty() || entry.port_name == request.port_name) &&
+             (!filter.vid.has_value() || entry.key.vid == *filter.vid);
+    });
+  }
+  return count;
+}
+
+}  // namespace ringswitch::agent

@@ -1,0 +1,325 @@
+// Ports of the switch model: made, changed, removed; each step undone where a later one fails.
+
+#include <fcntl.h>
+#include <sys/random.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/agent/port_config.h"
+#include "server/agent/switch_model.h"
+#include "server/agent/switch_model_errors.h"
+
+namespace ringswitch::agent {
+namespace {
+
+bridge::MacAddress RandomMac() {
+  uint8_t bytes[6] = {};
+  // Six bytes are given whole and at once, once the system has started.
+  if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) bytes[5] = 1;
+  bytes[0] = static_cast<uint8_t>((bytes[0] & 0xfc) | 0x02);  // locally administered, a single station
+  return bridge::MacAddress::FromBytes(bytes);
+}
+
+// What Links says of a new device, in terms of the request.
+absl::Status DeviceError(const absl::Status& status, const PortSpec& spec, const PortFieldPaths& paths) {
+  if (status.code() == absl::StatusCode::kInvalidArgument)
+    return FieldError(paths.device + "netns", std::string(status.message()));
+  if (status.code() == absl::StatusCode::kAlreadyExists)
+    return WithReason(status, "INTERFACE_EXISTS", "interface", spec.link.ifname);
+  return WithReason(status, "DEVICE_NOT_MADE", "port", spec.name);
+}
+
+PortView ViewOfNew(const PortSpec& spec) {
+  PortView view;
+  view.spec = spec;
+  return view;
+}
+
+}  // namespace
+
+const SwitchModel::PortRecord* SwitchModel::FindPort(const std::string& name) const {
+  auto it = ports_.find(name);
+  return it == ports_.end() ? nullptr : &it->second;
+}
+
+SwitchModel::PortRecord* SwitchModel::FindPort(const std::string& name) {
+  auto it = ports_.find(name);
+  return it == ports_.end() ? nullptr : &it->second;
+}
+
+PortView SwitchModel::ViewOf(const PortRecord& record) const {
+  PortView view;
+  view.spec = record.spec;
+  view.state = record.state;
+  view.state_detail = record.state_detail;
+  if (!record.index.has_value()) return view;
+  PortStats stats = dataplane_->ReadPort(*record.index);
+  view.totals = stats.totals;
+  const SwitchRecord* on = FindSwitch(record.spec.switch_name);
+  if (on != nullptr) view.fdb_dynamic_count = dataplane_->FdbDynamicCount(on->index, *record.index);
+  if (stats.device_gone && view.state != PortState::kMissing) {
+    view.state = PortState::kMissing;
+    view.state_detail = kGoneDetail;
+  }
+  return view;
+}
+
+absl::StatusOr<PortView> SwitchModel::CreatePort(const PortRequest& request, bool validate_only) {
+  KeyLocks::Hold hold(&keys_, request.name);
+  return MakePort(
+      request.name, request.switch_name, PortFieldPaths{"port.", "port.tap."},
+      [&request](const SwitchSpec* on) { return Verification::NewPort(request, on); }, validate_only);
+}
+
+absl::StatusOr<PortView> SwitchModel::CreateAttachment(const AttachmentRequest& request) {
+  auto verify = [&request](const SwitchSpec* on) { return Verification::NewAttachment(request, on); };
+  // Before the switch is made: a request that cannot succeed leaves none behind.
+  absl::StatusOr<Verified<PortSpec>> verified = verify(nullptr);
+  if (!verified.ok()) return verified.status();
+  std::string name = (*verified)->name;
+  KeyLocks::Hold hold(&keys_, name);
+  while (true) {
+    absl::StatusOr<bool> is_new = EnsureSwitch(request.switch_name);
+    if (!is_new.ok()) return is_new.status();
+    absl::StatusOr<PortView> view =
+        MakePort(name, request.switch_name, PortFieldPaths{"attachment.", "attachment."}, verify, false);
+    if (view.ok()) return view;
+    // The first attachment of a switch takes it along when it fails, unless another one came in; that one may
+    // have to make it again.
+    if (ErrorReasonOf(view.status()).reason == kSwitchNotFound) continue;
+    if (*is_new) (void)DeleteSwitch(request.switch_name, false);
+    return view;
+  }
+}
+
+absl::StatusOr<PortView> SwitchModel::MakePort(const std::string& name, const std::string& switch_name,
+                                               const PortFieldPaths& paths, const VerifyPort& verify,
+                                               bool validate_only) {
+  bridge::SwitchIndex switch_index = 0;
+  absl::StatusOr<Verified<PortSpec>> verified = absl::UnknownError("");
+  {
+    KeyLocks::Hold hold_switch(&keys_, SwitchKey(switch_name));
+    std::lock_guard lock(mutex_);
+    SwitchRecord* on = FindSwitch(switch_name);
+    verified = verify(on == nullptr ? nullptr : &on->spec);
+    if (!verified.ok()) return verified.status();
+    if (on == nullptr) return SwitchNotFound(switch_name);
+    if (FindPort(name) != nullptr) return PortExists(name);
+    if (validate_only) return ViewOfNew(**verified);
+    switch_index = on->index;
+    ++on->port_count;  // from here on the switch stays, and stays as VLAN-aware as it is
+  }
+  absl::StatusOr<PortView> view = ApplyPort(*verified, switch_index, paths);
+  if (!view.ok()) {
+    std::lock_guard lock(mutex_);
+    --FindSwitch(switch_name)->port_count;
+  }
+  return view;
+}
+
+absl::StatusOr<PortView> SwitchModel::ApplyPort(const Verified<PortSpec>& verified,
+                                                bridge::SwitchIndex switch_index,
+                                                const PortFieldPaths& paths) {
+  PortRecord record;
+  record.spec = *verified;
+  PortSpec& spec = record.spec;
+  if (spec.mac.is_zero()) spec.mac = RandomMac();
+  spec.id = TakeId(&StoredIds::next_port_id);
+
+  absl::StatusOr<TapLink> tap = links_->CreateTap(spec.link, spec.mac, spec.mtu);
+  if (!tap.ok()) return DeviceError(tap.status(), spec, paths);
+  record.netns_id = tap->netns_id;
+  absl::Status watch = StartWatch(spec, *tap);
+  if (!watch.ok()) {
+    links_->DeleteTap(std::move(tap->tap));
+    return WithReason(watch, "NAMESPACE_NOT_WATCHED", "port", spec.name);
+  }
+  // The dataplane takes the file also where it fails: a second one, so that the device can be deleted then.
+  File spare(fcntl(tap->tap.fd(), F_DUPFD_CLOEXEC, 0));
+  absl::StatusOr<bridge::PortIndex> index =
+      dataplane_->AddPort(ConfigOf(spec, switch_index), std::move(tap->tap));
+  if (!index.ok()) {
+    EndWatch(spec);
+    links_->DeleteTap(std::move(spare));
+    return WithReason(index.status(), "PORT_NOT_ADDED", "port", spec.name);
+  }
+  record.index = *index;
+  spare.Close();
+  store_->SavePort(StoredPort{spec, record.netns_id});
+  return EnterPort(std::move(record));
+}
+
+absl::Status SwitchModel::StartWatch(const PortSpec& spec, const TapLink& tap) {
+  {
+    std::lock_guard lock(mutex_);
+    watched_[spec.id] = spec.name;
+  }
+  absl::Status status = links_->Watch(spec.id, spec.link, tap);
+  if (status.ok()) return status;
+  std::lock_guard lock(mutex_);
+  watched_.erase(spec.id);
+  return status;
+}
+
+void SwitchModel::EndWatch(const PortSpec& spec) {
+  links_->Unwatch(spec.id);
+  std::lock_guard lock(mutex_);
+  watched_.erase(spec.id);
+}
+
+PortView SwitchModel::EnterPort(PortRecord record) {
+  std::lock_guard lock(mutex_);
+  if (record.index.has_value()) port_names_[*record.index] = record.spec.name;
+  std::string name = record.spec.name;
+  return ViewOf(ports_.insert_or_assign(name, std::move(record)).first->second);
+}
+
+absl::StatusOr<PortView> SwitchModel::GetPort(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  const PortRecord* record = FindPort(name);
+  if (record == nullptr) return PortNotFound(name);
+  return ViewOf(*record);
+}
+
+Page<PortView> SwitchModel::ListPorts(const PortFilter& filter) const {
+  Page<PortView> page;
+  std::lock_guard lock(mutex_);
+  for (auto it = ports_.upper_bound(filter.after); it != ports_.end(); ++it) {
+    const PortSpec& spec = it->second.spec;
+    if (!filter.switch_name.empty() && spec.switch_name != filter.switch_name) continue;
+    if (!filter.pod.empty() && absl::StrCat(spec.pod.namespace_name, "/", spec.pod.name) != filter.pod)
+      continue;
+    if (filter.attachments_only && !spec.attachment.has_value()) continue;
+    if (page.rows.size() == filter.rows_max) {
+      page.has_more = true;
+      break;
+    }
+    page.rows.push_back(ViewOf(it->second));
+  }
+  return page;
+}
+
+absl::StatusOr<PortView> SwitchModel::UpdatePort(const PortUpdate& update, bool validate_only) {
+  return ChangePort(
+      update.name,
+      [&update](const PortSpec& present, const SwitchSpec& on) {
+        return Verification::ChangedPort(present, update, on);
+      },
+      validate_only);
+}
+
+absl::StatusOr<PortView> SwitchModel::ChangeVlans(const std::string& port_name,
+                                                  const std::vector<VlanRange>& ranges, bool add) {
+  return ChangePort(
+      port_name,
+      [&ranges, add](const PortSpec& present, const SwitchSpec&) {
+        return Verification::ChangedTrunk(present, ranges, add);
+      },
+      false);
+}
+
+absl::StatusOr<PortView> SwitchModel::ChangePort(const std::string& name, const VerifyChange& verify,
+                                                 bool validate_only) {
+  KeyLocks::Hold hold(&keys_, name);
+  PortRecord present;
+  bridge::SwitchIndex switch_index = 0;
+  absl::StatusOr<Verified<PortSpec>> verified = absl::UnknownError("");
+  {
+    std::lock_guard lock(mutex_);
+    const PortRecord* record = FindPort(name);
+    if (record == nullptr) return PortNotFound(name);
+    const SwitchRecord* on = FindSwitch(record->spec.switch_name);
+    verified = verify(record->spec, on->spec);
+    if (!verified.ok()) return verified.status();
+    if (validate_only) {
+      PortView view = ViewOf(*record);
+      view.spec = **verified;
+      return view;
+    }
+    present = *record;
+    switch_index = on->index;
+  }
+  return ApplyPortChange(present, *verified, switch_index);
+}
+
+absl::StatusOr<PortView> SwitchModel::ApplyPortChange(const PortRecord& present,
+                                                      const Verified<PortSpec>& verified,
+                                                      bridge::SwitchIndex switch_index) {
+  const PortSpec& spec = *verified;
+  // The only step that can fail comes first.
+  if (spec.mtu != present.spec.mtu) {
+    absl::Status status = links_->SetMtu(spec.link, spec.mtu);
+    if (status.code() == absl::StatusCode::kNotFound) {
+      status = absl::FailedPreconditionError(absl::StrCat("its device is missing: ", status.message()));
+    }
+    if (!status.ok()) return WithReason(status, "MTU_NOT_SET", "port", spec.name);
+  }
+  KeyLocks::Hold hold_switch(&keys_, SwitchKey(spec.switch_name));
+  if (present.index.has_value()) dataplane_->UpdatePort(*present.index, ConfigOf(spec, switch_index));
+  RemoveStaticEntries(spec.switch_name, [&](const StaticFdbEntry& entry) {
+    return entry.port_name == spec.name && !IsMember(spec, entry.key.vid);
+  });
+  store_->SavePort(StoredPort{spec, present.netns_id});
+  std::lock_guard lock(mutex_);
+  PortRecord* record = FindPort(spec.name);
+  record->spec = spec;
+  return ViewOf(*record);
+}
+
+absl::Status SwitchModel::DeletePort(const std::string& name, bool validate_only) {
+  KeyLocks::Hold hold(&keys_, name);
+  {
+    std::lock_guard lock(mutex_);
+    if (FindPort(name) == nullptr) return PortNotFound(name);
+    if (validate_only) return absl::OkStatus();
+  }
+  RemovePort(name);
+  return absl::OkStatus();
+}
+
+void SwitchModel::RemovePort(const std::string& name) {
+  PortRecord record;
+  {
+    std::lock_guard lock(mutex_);
+    auto it = ports_.find(name);
+    record = std::move(it->second);
+    ports_.erase(it);
+    if (record.index.has_value()) port_names_[*record.index].clear();
+  }
+  const PortSpec& spec = record.spec;
+  EndWatch(spec);
+  {
+    KeyLocks::Hold hold_switch(&keys_, SwitchKey(spec.switch_name));
+    RemoveStaticEntries(spec.switch_name,
+                        [&](const StaticFdbEntry& entry) { return entry.port_name == name; });
+  }
+  if (record.index.has_value()) links_->DeleteTap(dataplane_->RemovePort(*record.index));
+  store_->RemovePort(name);
+  std::lock_guard lock(mutex_);
+  --FindSwitch(spec.switch_name)->port_count;
+}
+
+absl::StatusOr<PortView> SwitchModel::EditAttachment(const std::string& port_name,
+                                                     const std::function<absl::Status(PortSpec*)>& edit) {
+  KeyLocks::Hold hold(&keys_, port_name);
+  PortRecord changed;
+  {
+    std::lock_guard lock(mutex_);
+    const PortRecord* record = FindPort(port_name);
+    if (record == nullptr || !record->spec.attachment.has_value()) {
+      return ReasonError(absl::StatusCode::kNotFound, absl::StrCat("no attachment ", Quoted(port_name)),
+                         {"ATTACHMENT_NOT_FOUND", {{"attachment", port_name}}});
+    }
+    changed = *record;
+  }
+  absl::Status status = edit(&changed.spec);
+  if (!status.ok()) return status;
+  store_->SavePort(StoredPort{changed.spec, changed.netns_id});
+  std::lock_guard lock(mutex_);
+  PortRecord* record = FindPort(port_name);
+  record->spec = std::move(changed.spec);
+  return ViewOf(*record);
+}
+
+}  // namespace ringswitch::agent
