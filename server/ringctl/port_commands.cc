@@ -1,0 +1,240 @@
+// ringctl port create|list|show|update|delete
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ringswitch/v1/port.grpc.pb.h"
+#include "server/ringctl/flags.h"
+#include "server/ringctl/port_text.h"
+#include "server/ringctl/table.h"
+
+namespace ringswitch::ringctl {
+namespace {
+
+// In a table a trunk's list is cut here; "port show" has all of it.
+constexpr size_t kVlansCellLengthMax = 40;
+
+struct PortFlags {
+  PortSelector port;
+  std::string switch_name;
+  bool tap = false;
+  std::string netns;
+  std::string ifname;
+  std::string mac_address;
+  std::optional<std::uint32_t> mtu;
+  std::optional<std::uint32_t> access_vid;
+  std::string trunk;
+  std::uint32_t native_vid = 0;
+  std::optional<std::uint32_t> mac_limit;
+  std::string pod;  // The pod that the port is to belong to.
+  bool validate_only = false;
+};
+
+void FillPod(const std::string& text, v1::PodReference* pod) {
+  const size_t slash = text.find('/');
+  pod->set_namespace_(text.substr(0, slash));
+  pod->set_name(text.substr(slash + 1));
+}
+
+// The settings that can also be changed later. Fills `mask` with the paths of what was given.
+void FillSettings(const PortFlags& flags, v1::Port* port, google::protobuf::FieldMask* mask) {
+  if (flags.mtu.has_value()) {
+    port->set_mtu(*flags.mtu);
+    mask->add_paths("mtu");
+  }
+  if (flags.access_vid.has_value()) {
+    port->mutable_vlans()->set_access_vid(*flags.access_vid);
+    mask->add_paths("vlans");
+  }
+  if (!flags.trunk.empty()) {
+    v1::Trunk* trunk = port->mutable_vlans()->mutable_trunk();
+    FillRanges(flags.trunk, trunk->mutable_tagged());
+    trunk->set_native_vid(flags.native_vid);
+    mask->add_paths("vlans");
+  }
+  if (flags.mac_limit.has_value()) {
+    port->set_mac_limit(*flags.mac_limit);
+    mask->add_paths("mac_limit");
+  }
+  if (!flags.pod.empty()) {
+    FillPod(flags.pod, port->mutable_pod());
+    mask->add_paths("pod");
+  }
+}
+
+std::string Sentence(const std::string& name, const std::string& verb, bool validate_only) {
+  return validate_only ? absl::StrCat("port ", name, " would be ", verb, "; nothing was changed\n")
+                       : absl::StrCat("port ", name, " ", verb, "\n");
+}
+
+void Create(Session& session, const PortFlags& flags) {
+  v1::CreatePortRequest request;
+  v1::Port* port = request.mutable_port();
+  google::protobuf::FieldMask unused;
+  FillSettings(flags, port, &unused);
+  port->set_name(flags.port.name);
+  port->set_switch_name(flags.switch_name);
+  port->mutable_tap()->set_netns(flags.netns);
+  port->mutable_tap()->set_ifname(flags.ifname);
+  port->set_mac_address(flags.mac_address);
+  request.set_validate_only(flags.validate_only);
+  v1::CreatePortResponse response;
+  if (session.Call(&v1::PortService::Stub::CreatePort, request, &response)) {
+    session.Show(response.port(), Sentence(flags.port.name, "created", flags.validate_only));
+  }
+}
+
+void List(Session& session, const PortFlags& flags) {
+  v1::ListPortsRequest request;
+  request.set_switch_name(flags.switch_name);
+  request.set_pod(flags.pod);
+  v1::ListPortsResponse response;
+  if (!session.CallPaged(&v1::PortService::Stub::ListPorts, request, &response)) {
+    return;
+  }
+  Table table({"NAME", "SWITCH", "DEVICE", "MAC", "MTU>", "VLANS", "STATE", "RX>", "TX>", "DROPS>", "POD"});
+  for (const v1::Port& port : response.ports()) {
+    const v1::PortCounters& counters = port.status().counters();
+    table.AddRow({port.name(), port.switch_name(), DeviceCell(port), port.mac_address(),
+                  absl::StrCat(port.mtu()), ShortenList(VlansCell(port), kVlansCellLengthMax),
+                  EnumWord(v1::PortState_Name(port.status().state()), "PORT_STATE_"),
+                  absl::StrCat(counters.receive_frames()), absl::StrCat(counters.transmit_frames()),
+                  absl::StrCat(DropsTotal(port)), PodCell(port)});
+  }
+  session.Show(response, table.ToString());
+}
+
+void Show(Session& session, const PortFlags& flags) {
+  RequirePort(flags.port, "NAME");
+  v1::GetPortRequest request;
+  v1::GetPortResponse response;
+  if (ResolvePort(session, flags.port, request.mutable_name()) &&
+      session.Call(&v1::PortService::Stub::GetPort, request, &response)) {
+    session.Show(response.port(), DescribePort(response.port()));
+  }
+}
+
+void Update(Session& session, const PortFlags& flags) {
+  RequirePort(flags.port, "NAME");
+  v1::UpdatePortRequest request;
+  FillSettings(flags, request.mutable_port(), request.mutable_update_mask());
+  if (request.update_mask().paths().empty()) {
+    throw CLI::ValidationError("nothing to change was given");
+  }
+  request.set_validate_only(flags.validate_only);
+  v1::UpdatePortResponse response;
+  if (ResolvePort(session, flags.port, request.mutable_port()->mutable_name()) &&
+      session.Call(&v1::PortService::Stub::UpdatePort, request, &response)) {
+    session.Show(response.port(), Sentence(request.port().name(), "updated", flags.validate_only));
+  }
+}
+
+void Delete(Session& session, const PortFlags& flags) {
+  RequirePort(flags.port, "NAME");
+  v1::DeletePortRequest request;
+  request.set_validate_only(flags.validate_only);
+  v1::DeletePortResponse response;
+  if (ResolvePort(session, flags.port, request.mutable_name()) &&
+      session.Call(&v1::PortService::Stub::DeletePort, request, &response)) {
+    session.Show(response, Sentence(request.name(), "deleted", flags.validate_only));
+  }
+}
+
+void AddSettings(CLI::App* verb, PortFlags* flags) {
+  verb->add_option("--mtu", flags->mtu, "MTU of the interface in bytes, 68 to 65521 (usual: 1500)")
+      ->check(DecimalNumber())
+      ->type_name("BYTES");
+  CLI::Option* access =
+      verb->add_option("--access", flags->access_vid,
+                       "Access port: untagged member of this VLAN only, 1 to 4094 (usual: the "
+                       "switch's default VLAN)")
+          ->check(DecimalNumber())
+          ->type_name("VID");
+  CLI::Option* trunk =
+      verb->add_option("--trunk", flags->trunk, "Trunk port: tagged member of these VLANs, as 10,20,100-199")
+          ->check(VidRanges())
+          ->type_name("RANGES")
+          ->excludes(access);
+  verb->add_option("--native", flags->native_vid,
+                   "VLAN of the trunk's untagged frames; 0: they are dropped (usual)")
+      ->check(DecimalNumber())
+      ->type_name("VID")
+      ->needs(trunk);
+  verb->add_option("--mac-limit", flags->mac_limit, "Most addresses learned on the port; 0: no limit")
+      ->check(DecimalNumber())
+      ->type_name("ENTRIES");
+  AddValidateOnlyFlag(verb, &flags->validate_only);
+}
+
+void AddCreate(CLI::App* noun, Session& session) {
+  CLI::App* create =
+      AddVerb(noun, "create", "Make a device and attach it to a switch",
+              "  ringctl port create p1 --switch sw0 --tap --netns /run/netns/h1 --ifname eth0 --access 10\n"
+              "  ringctl port create p2 --switch sw0 --tap --ifname lan0 --trunk 10,20,100-199 --native 1");
+  auto flags = std::make_shared<PortFlags>();
+  create->add_option("NAME", flags->port.name, "Name of the port, unique on the node")->required();
+  create->add_option("--switch", flags->switch_name, "Switch to attach to")->required()->type_name("NAME");
+  create->add_flag("--tap", flags->tap, "The device is a TAP made in the network namespace")->required();
+  create
+      ->add_option(
+          "--netns", flags->netns,
+          "Path of the network namespace: /run/netns/NAME, /proc/PID/ns/net (usual: the agent's own)")
+      ->type_name("PATH");
+  create->add_option("--ifname", flags->ifname, "Name of the interface there, at most 15 bytes")
+      ->required()
+      ->type_name("NAME");
+  create->add_option("--mac", flags->mac_address, "MAC address of the interface (usual: a random one)")
+      ->type_name("MAC");
+  create->add_option("--pod", flags->pod, "Pod that the port belongs to")
+      ->check(PodName())
+      ->type_name("NAMESPACE/NAME");
+  AddSettings(create, flags.get());
+  create->callback([flags, &session] { Create(session, *flags); });
+}
+
+}  // namespace
+
+void AddPortCommands(CLI::App* root, Session& session) {
+  CLI::App* noun = AddNoun(root, "port", "Ports of switches");
+  AddCreate(noun, session);
+
+  CLI::App* list = AddVerb(noun, "list", "List ports",
+                           "  ringctl port list --switch sw0\n"
+                           "  ringctl port list --pod default/web-0");
+  auto list_flags = std::make_shared<PortFlags>();
+  list->add_option("--switch", list_flags->switch_name, "Only ports of this switch")->type_name("NAME");
+  list->add_option("--pod", list_flags->pod, "Only ports of this pod")
+      ->check(PodName())
+      ->type_name("NAMESPACE/NAME");
+  list->callback([list_flags, &session] { List(session, *list_flags); });
+
+  CLI::App* show = AddVerb(noun, "show", "Show a port with all its counters",
+                           "  ringctl port show p1\n"
+                           "  ringctl port show --pod default/web-0 --output json");
+  auto show_flags = std::make_shared<PortFlags>();
+  AddPortArgument(show, &show_flags->port);
+  show->callback([show_flags, &session] { Show(session, *show_flags); });
+
+  CLI::App* update = AddVerb(noun, "update", "Change what is given, leave the rest",
+                             "  ringctl port update p1 --mtu 9000\n"
+                             "  ringctl port update --pod default/web-0 --access 20");
+  auto update_flags = std::make_shared<PortFlags>();
+  AddPortArgument(update, &update_flags->port);
+  AddSettings(update, update_flags.get());
+  update->add_option("--set-pod", update_flags->pod, "Pod that the port is to belong to")
+      ->check(PodName())
+      ->type_name("NAMESPACE/NAME");
+  update->callback([update_flags, &session] { Update(session, *update_flags); });
+
+  CLI::App* remove =
+      AddVerb(noun, "delete", "Delete a port, its device and its FDB entries", "  ringctl port delete p1");
+  auto remove_flags = std::make_shared<PortFlags>();
+  AddPortArgument(remove, &remove_flags->port);
+  AddValidateOnlyFlag(remove, &remove_flags->validate_only);
+  remove->callback([remove_flags, &session] { Delete(session, *remove_flags); });
+}
+
+}  // namespace ringswitch::ringctl

@@ -1,0 +1,26 @@
+// A port's values as words for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ringswitch/v1/port.pb.h"
+
+namespace ringswitch::ringctl {
+
+// "access:10", "trunk:10,20,100-199/native:1"; without white space, so that scripts can cut columns.
+std::string VlansCell(const v1::Port& port);
+
+// "h1:eth0"; the usual folder of named namespaces is left out.
+std::string DeviceCell(const v1::Port& port);
+
+// "default/web-0", empty where the port belongs to no pod.
+std::string PodCell(const v1::Port& port);
+
+// Frames and copies dropped, all reasons together.
+std::uint64_t DropsTotal(const v1::Port& port);
+
+// All that is known of the port, line by line.
+std::string DescribePort(const v1::Port& port);
+
+}  // namespace ringswitch::ringctl

@@ -1,0 +1,92 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/ringctl/ageing_time.h"
+#include "server/ringctl/table.h"
+#include "server/ringctl/vid_ranges.h"
+
+namespace ringswitch::ringctl {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(VidRanges, SingleVidsAndRangesKeepTheirOrder) {
+  const auto ranges = ParseVidRanges("20,10,100-199");
+  ASSERT_TRUE(ranges.ok());
+  EXPECT_THAT(*ranges, ElementsAre(VidRange{20, 20}, VidRange{10, 10}, VidRange{100, 199}));
+  EXPECT_EQ(FormatVidRanges(*ranges), "20,10,100-199");
+}
+
+TEST(VidRanges, VidsAreDecimalAndTheirRangeIsLeftToTheAgent) {
+  EXPECT_THAT(*ParseVidRanges("010"), ElementsAre(VidRange{10, 10}));
+  EXPECT_THAT(*ParseVidRanges("0,4095"), ElementsAre(VidRange{0, 0}, VidRange{4095, 4095}));
+}
+
+TEST(VidRanges, WhatIsNoRangeIsRefusedWithTheRemedy) {
+  for (const char* text : {"", ",", "1,", "1,,2", "a", "1-", "-1", "1-2-3", "1 ,2", "0x10", "99999999999"}) {
+    const auto ranges = ParseVidRanges(text);
+    ASSERT_FALSE(ranges.ok()) << text;
+    EXPECT_THAT(std::string(ranges.status().message()), HasSubstr("10,20,100-199")) << text;
+  }
+}
+
+TEST(VidRanges, BackwardsRangeIsRefused) {
+  EXPECT_FALSE(ParseVidRanges("20-10").ok());
+  EXPECT_FALSE(ParseVidRanges("5-0").ok());
+  EXPECT_THAT(*ParseVidRanges("5-5"), ElementsAre(VidRange{5, 5}));
+}
+
+TEST(AgeingTime, TakesSecondsUnitsAndNever) {
+  EXPECT_EQ(*ParseAgeingTime("300"), (AgeingTime{false, 300}));
+  EXPECT_EQ(*ParseAgeingTime("300s"), (AgeingTime{false, 300}));
+  EXPECT_EQ(*ParseAgeingTime("5m"), (AgeingTime{false, 300}));
+  EXPECT_EQ(*ParseAgeingTime("1h30m"), (AgeingTime{false, 5400}));
+  EXPECT_EQ(*ParseAgeingTime("0"), (AgeingTime{false, 0}));
+  EXPECT_TRUE(ParseAgeingTime("never")->never);
+}
+
+TEST(AgeingTime, RefusesWhatIsNoWholeNumberOfSeconds) {
+  for (const char* text : {"", "5x", "1.5s", "1ms", "-1s", "inf", "s", "99999999999999999999"}) {
+    EXPECT_FALSE(ParseAgeingTime(text).ok()) << text;
+  }
+}
+
+TEST(AgeingTime, IsWrittenAsItCanBeRead) {
+  EXPECT_EQ(FormatAgeingTime({false, 300}), "300s");
+  EXPECT_EQ(FormatAgeingTime({true, 300}), "never");
+}
+
+TEST(Table, AlignsColumnsAndMarksEmptyCells) {
+  Table table({"NAME", "RX>", "POD"});
+  table.AddRow({"p1", "5", ""});
+  table.AddRow({"port2", "1234", "default/web-0"});
+  EXPECT_EQ(table.ToString(),
+            "NAME     RX  POD\n"
+            "p1        5  -\n"
+            "port2  1234  default/web-0\n");
+}
+
+TEST(Table, WithoutRowsIsItsHeader) {
+  EXPECT_EQ(Table({"NAME", "MTU>"}).ToString(), "NAME  MTU\n");
+}
+
+TEST(Table, WithoutTitlesHasNoHeaderLine) {
+  Table table({});
+  table.AddRow({"name:", "p1"});
+  EXPECT_EQ(table.ToString(), "name:  p1\n");
+}
+
+TEST(Table, EnumValuesBecomeWords) {
+  EXPECT_EQ(EnumWord("PORT_STATE_UP", "PORT_STATE_"), "up");
+  EXPECT_EQ(EnumWord("PORT_STATE_UNSPECIFIED", "PORT_STATE_"), "-");
+  EXPECT_EQ(EnumWord("", "PORT_STATE_"), "-");
+}
+
+TEST(Table, ListsAreShortenedBetweenElements) {
+  EXPECT_EQ(ShortenList("1,2,3", 5), "1,2,3");
+  EXPECT_EQ(ShortenList("100,200,300", 10), "100,...");
+}
+
+}  // namespace
+}  // namespace ringswitch::ringctl
