@@ -1,0 +1,81 @@
+#include "cni-plugin/json.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cni-plugin/failure.h"
+
+namespace ringswitch::cni {
+namespace {
+
+absl::Status WrongType(absl::string_view path, absl::string_view key, absl::string_view wanted,
+                       const Json& value) {
+  constexpr size_t kShownBytesMax = 100;
+  return Failure(kBadConfig, absl::StrCat(path, key, ": must be ", wanted, ", not ",
+                                          ToText(value).substr(0, kShownBytesMax)));
+}
+
+}  // namespace
+
+absl::StatusOr<Json> ParseObject(absl::string_view text, absl::string_view what) {
+  try {
+    Json value = Json::parse(text);
+    if (!value.is_object()) return Failure(kDecoding, absl::StrCat(what, " is no JSON object"));
+    return value;
+  } catch (const Json::exception& error) {
+    // The library's message begins with its own error id in brackets.
+    absl::string_view reason = error.what();
+    const size_t bracket = reason.find("] ");
+    if (bracket != absl::string_view::npos) reason.remove_prefix(bracket + 2);
+    return Failure(kDecoding, absl::StrCat(what, " is not valid JSON"), reason);
+  }
+}
+
+std::string ToText(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+const Json* Find(const Json& parent, absl::string_view key) {
+  if (!parent.is_object()) return nullptr;
+  const Json* found = nullptr;
+  for (const auto& [name, value] : parent.items()) {
+    if (name == key) return value.is_null() ? nullptr : &value;
+    if (!value.is_null() && absl::EqualsIgnoreCase(name, key)) found = &value;
+  }
+  return found;
+}
+
+absl::Status ReadString(const Json& parent, absl::string_view path, absl::string_view key,
+                        std::string& value) {
+  const Json* member = Find(parent, key);
+  if (member == nullptr) return absl::OkStatus();
+  if (!member->is_string()) return WrongType(path, key, "a string", *member);
+  value = member->get<std::string>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadInteger(const Json& parent, absl::string_view path, absl::string_view key, int64_t least,
+                         int64_t most, std::optional<int64_t>& value) {
+  const Json* member = Find(parent, key);
+  if (member == nullptr) return absl::OkStatus();
+  const bool too_large = member->is_number_unsigned() && member->get<uint64_t>() > uint64_t{INT64_MAX};
+  const int64_t number = member->is_number_integer() && !too_large ? member->get<int64_t>() : 0;
+  if (!member->is_number_integer() || too_large || number < least || number > most) {
+    return WrongType(path, key, absl::StrCat("a whole number from ", least, " to ", most), *member);
+  }
+  value = number;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Json*> FindList(const Json& parent, absl::string_view path, absl::string_view key) {
+  const Json* member = Find(parent, key);
+  if (member != nullptr && !member->is_array()) return WrongType(path, key, "a list", *member);
+  return member;
+}
+
+absl::StatusOr<const Json*> FindObject(const Json& parent, absl::string_view path, absl::string_view key) {
+  const Json* member = Find(parent, key);
+  if (member != nullptr && !member->is_object()) return WrongType(path, key, "an object", *member);
+  return member;
+}
+
+}  // namespace ringswitch::cni
