@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# Every test: packages, three builds, unit to system tests, the contract, a fresh machine's kernel, a container runtime.
+#
+#   sudo tests/run.sh         what every change must pass, some 10 minutes on two cores
+#   sudo tests/run.sh --long  adds what needs hours or millions
+#
+# Every stage is run even if one before it failed; what a failed one printed is shown, and everything is kept in build/test-logs/.
+# With CI=true a skip that `skips_allowed` does not name is a failure.
+set -uo pipefail
+cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.." || exit 2
+((EUID == 0)) || { echo "tests/run.sh: must be root (network namespaces, TAP devices, packages): sudo tests/run.sh" >&2; exit 2; }
+long=0
+case ${1:-} in
+  '') ;;
+  --long) long=1 ;;
+  *) echo "usage: sudo tests/run.sh [--long]" >&2; exit 2 ;;
+esac
+# Names of tests, as extended regular expressions, that a kernel without 8021q devices, VLAN filtering in the bridge, netem and the like cannot run.
+skips_allowed=('needs minutes: --long')
+
+export RINGSWITCH_LONG=$long RINGSWITCH_BIN=$PWD/build/bin PYTHONDONTWRITEBYTECODE=1
+logs=$PWD/build/test-logs
+rm -rf "$logs" && mkdir -p "$logs"
+rows=() failed_stages=() passed=0 failed=0 skips=() pid=''
+begin=$SECONDS stage_seconds=$((long ? 36000 : 1500))
+
+# A stage has a process group of its own (timeout makes it). An interrupted run ends all of it; the tests' own clean-up does the rest.
+stop() {
+  if [[ $pid ]] && kill -TERM -- "-$pid" 2>/dev/null; then
+    timeout 20 tail --pid="$pid" -f /dev/null || kill -KILL -- "-$pid"
+  fi
+  exit 130
+}
+trap stop INT TERM HUP
+
+# stage NAME COUNTER COMMAND...: runs the command; COUNTER says how to count tests in its output.
+stage() {
+  local name=$1 counter=$2 start=$SECONDS status good=0 bad=0 verdict=passed
+  shift 2
+  printf '== %s\n' "$name"
+  timeout --kill-after=30 "$stage_seconds" "$@" </dev/null >"$logs/$name" 2>&1 &
+  pid=$!
+  wait "$pid"
+  status=$?
+  pid=
+  case $counter in
+    ctest)
+      read -r bad good < <(sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests failed out of ([0-9]+).*/\1 \2/p' "$logs/$name")
+      good=$((${good:-0} - ${bad:-0}))
+      ;;
+    pytest)
+      local closing
+      closing=$(grep -E '^(=+ )?[0-9]+ (passed|failed|error).* in [0-9.]+s' "$logs/$name" | tail -n 1)
+      good=$(grep -oE '[0-9]+ passed' <<<"$closing" | cut -d' ' -f1)
+      bad=$(grep -oE '[0-9]+ (failed|errors?)' <<<"$closing" | awk '{n += $1} END {print n + 0}')
+      ;;
+    one) ((status)) && bad=1 || good=1 ;;
+  esac
+  good=${good:-0} bad=${bad:-0}
+  # A stage that fails without a failed test, or passes without a test, did not do what it is for.
+  ((status == 0 || bad > 0)) || bad=1
+  [[ $counter == none ]] || ((good + bad > 0)) || bad=1
+  ((passed += good, failed += bad))
+  if ((bad)); then
+    verdict=FAILED
+    failed_stages+=("$name")
+    tail -n 60 "$logs/$name" | sed "s/^/$name | /"
+  fi
+  rows+=("$(printf '%-12s %-7s %5d s  %4d passed, %d failed' "$name" "$verdict" $((SECONDS - start)) "$good" "$bad")")
+  echo "${rows[-1]}"
+}
+
+# collect_skips LABEL FILE: GoogleTest's lines from ctest's log, pytest's summary lines.
+collect_skips() {
+  local line
+  while IFS= read -r line; do
+    [[ -z $line ]] || skips+=("$1: $line")
+  done < <(grep -E '^\[  SKIPPED \] [A-Za-z_/0-9]+\.[^ ]+( \(.*)?$|^SKIPPED \[' "$2" 2>/dev/null | sed -E 's/ \([0-9]+ ms\)$//' | sort -u)
+}
+
+build() { # build FOLDER OPTIONS...
+  local folder=$1
+  shift
+  cmake -S . -B "$folder" -G Ninja "$@" && cmake --build "$folder"
+}
+run_ctest() { ctest --test-dir "$1" --output-on-failure --no-tests=error --timeout 300; }
+npm_packages() { # exactly those of the lock file
+  [[ tests/npm/node_modules/.package-lock.json -nt tests/npm/package-lock.json ]] ||
+    npm --prefix tests/npm ci --no-audit --no-fund --ignore-scripts
+}
+system_tests() {
+  local options=()
+  ((!long)) || options+=(--long)
+  /usr/bin/python3 -m pytest -p no:cacheprovider -q -rs --durations=8 --color=no "${options[@]}" tests/system
+}
+# Stages are processes of their own, so functions reach them by export.
+export long
+export -f build run_ctest npm_packages system_tests
+
+stage packages none deploy/packages.sh build run test
+stage npm none bash -c npm_packages
+stage build one bash -c 'build build'
+stage build-asan one bash -c 'build build-asan -DRINGSWITCH_ASAN=ON'
+stage build-tsan one bash -c 'build build-tsan -DRINGSWITCH_TSAN=ON'
+stage contract one bash -c 'cd proto && ../tests/npm/node_modules/.bin/buf lint'
+stage ctest ctest bash -c 'run_ctest build'
+stage ctest-asan ctest bash -c 'run_ctest build-asan'
+stage ctest-tsan ctest bash -c 'run_ctest build-tsan'
+stage system pytest bash -c system_tests
+stage quickstart one tests/system/quickstart.sh --apart
+stage bench one /usr/bin/python3 tests/bench/compare.py --smoke
+stage debian-6.1 one tests/system/vm/run.sh -- tests/system/quickstart.sh
+
+for kind in '' -asan -tsan; do collect_skips "ctest$kind" "build$kind/Testing/Temporary/LastTest.log"; done
+collect_skips system "$logs/system"
+echo
+printf '%s\n' "${rows[@]}"
+echo "log files: $logs; $((SECONDS - begin)) s in all"
+unexpected=0
+if ((${#skips[@]})); then
+  printf '\n*** SKIPPED ***\n'
+  for skip in "${skips[@]}"; do
+    mark=' (allowed)'
+    grep -qE "$(IFS='|'; echo "${skips_allowed[*]}")" <<<"$skip" || { mark='' && ((unexpected += 1)); }
+    echo "$skip$mark"
+  done
+  if ((unexpected)) && [[ ${CI:-} == true ]]; then
+    echo "$unexpected skips that are not allowed: failures, since CI=true"
+    ((failed += unexpected))
+    failed_stages+=(skips)
+  fi
+fi
+((!${#failed_stages[@]})) || printf '\nFAILED: %s\n' "${failed_stages[*]}"
+echo
+echo "$passed passed, $failed failed, ${#skips[@]} skipped"
+((failed == 0))
