@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
@@ -74,11 +75,14 @@ absl::StatusOr<std::string> Ipam::RunAs(const char* command, absl::Duration time
 }
 
 absl::Status Ipam::RunIfKnown(absl::Duration timeout) const {
-  const absl::StatusOr<std::string> path = FindPlugin();
-  if (!path.ok()) return path.status();
-  const absl::Status status = RunOnce(*path, config_.text, timeout).status();
-  const bool is_unknown = CodeOf(status) == kBadEnvironment || CodeOf(status) == kIncompatibleVersion;
-  return is_unknown ? absl::OkStatus() : status;
+  const absl::StatusOr<std::string> versions = RunAs("VERSION", timeout);
+  if (!versions.ok()) return versions.status();
+  const absl::StatusOr<Json> document = ParseObject(*versions, "the output of the IPAM plugin");
+  if (!document.ok()) return document.status();
+  const auto supported = document->find("supportedVersions");
+  const bool is_known = supported != document->end() && supported->is_array() &&
+                        std::count(supported->begin(), supported->end(), "1.1.0") != 0;
+  return is_known ? Run(timeout).status() : absl::OkStatus();
 }
 
 }  // namespace ringswitch::cni

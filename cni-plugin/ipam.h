@@ -30,7 +30,8 @@ class Ipam {
   // Run under another CNI_COMMAND, for taking back.
   absl::StatusOr<std::string> RunAs(const char* command, absl::Duration timeout) const;
 
-  // Run for STATUS and GC, which IPAM plugins from before 1.1.0 do not know: that is no error.
+  // Run for STATUS and GC, if the plugin speaks 1.1.0. It is asked for its versions first: one from before
+  // takes the verbs for something else and answers with any error.
   absl::Status RunIfKnown(absl::Duration timeout) const;
 
  private:

@@ -9,7 +9,7 @@ set -euo pipefail
 build=(cmake ninja-build g++ pkg-config ccache
   libabsl-dev liburing-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libssl-dev libc-ares-dev zlib1g-dev libre2-dev
-  prometheus-cpp-dev libcli11-dev libspdlog-dev libnl-3-dev libnl-route-3-dev nlohmann-json3-dev
+  prometheus-cpp-dev libmicrohttpd-dev libcli11-dev libspdlog-dev libnl-3-dev libnl-route-3-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev)
 # To try it out: namespaces, ping, host-local, a look at the metrics.
 run=(iproute2 iputils-ping containernetworking-plugins curl procps util-linux)

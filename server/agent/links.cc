@@ -82,6 +82,7 @@ class HostLinks final : public Links {
   explicit HostLinks(std::unique_ptr<LinkWatch> watch) : watch_(std::move(watch)) {}
 
   absl::StatusOr<TapLink> CreateTap(const LinkRef& link, bridge::MacAddress mac, uint32_t mtu) override;
+  absl::Status CheckPlace(const LinkRef& link) override;
   absl::StatusOr<TapLink> AttachTap(const LinkRef& link, NamespaceId netns_id) override;
   void DeleteTap(File tap) override;
   absl::Status SetMtu(const LinkRef& link, uint32_t mtu) override;
@@ -115,6 +116,16 @@ absl::StatusOr<TapLink> HostLinks::CreateTap(const LinkRef& link, bridge::MacAdd
   });
   if (status.ok()) return made;
   if (made.tap.is_open()) DeleteTap(std::move(made.tap));
+  return absl::IsNotFound(status) ? absl::InvalidArgumentError(status.message()) : status;
+}
+
+absl::Status HostLinks::CheckPlace(const LinkRef& link) {
+  absl::Status status = CheckName(link.ifname);
+  if (!status.ok()) return status;
+  status = RunInNamespace(link.netns, [&](NamespaceId) -> absl::Status {
+    if (if_nametoindex(link.ifname.c_str()) == 0) return absl::OkStatus();
+    return absl::AlreadyExistsError(absl::StrCat("a device ", link.ifname, " exists"));
+  });
   return absl::IsNotFound(status) ? absl::InvalidArgumentError(status.message()) : status;
 }
 

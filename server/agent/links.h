@@ -26,12 +26,17 @@
 
 namespace ringswitch::agent {
 
-// A network namespace as the kernel knows it: device and inode of its nsfs file. Outlives no boot. A path
-// whose identity has changed is another namespace.
+// A network namespace as the kernel knows it: device and inode of its nsfs file, which are given to another
+// one when it is gone, and its cookie (SO_NETNS_COOKIE), which is not; a look at a path alone does not tell
+// the cookie: 0. Outlives no boot. A path whose identity has changed is another namespace.
 struct NamespaceId {
   uint64_t device = 0;
   uint64_t inode = 0;
-  friend bool operator==(const NamespaceId&, const NamespaceId&) = default;
+  uint64_t cookie = 0;
+  friend bool operator==(const NamespaceId& a, const NamespaceId& b) {
+    return a.device == b.device && a.inode == b.inode &&
+           (a.cookie == b.cookie || a.cookie == 0 || b.cookie == 0);
+  }
 };
 
 // An interface by place: path of the namespace (empty: the agent's own) and name.
@@ -83,6 +88,8 @@ class Links {
   // INVALID_ARGUMENT: the path is no network namespace, or the name is no name. ALREADY_EXISTS: the namespace
   // has such an interface.
   virtual absl::StatusOr<TapLink> CreateTap(const LinkRef& link, bridge::MacAddress mac, uint32_t mtu) = 0;
+  // What CreateTap would refuse about the place, without making anything.
+  virtual absl::Status CheckPlace(const LinkRef& link) = 0;
   // Opens a TAP that an agent before this one made. NOT_FOUND: namespace gone or another one than `netns_id`.
   // FAILED_PRECONDITION: the namespace lives, but the device is not there, is held by another process or is
   // no TAP of ours.

@@ -3,9 +3,9 @@
 //
 // Life. Options; claims on socket and state directory; dataplane; links; model, with what an earlier agent
 // left; DELs that found no agent; metrics; gRPC server; only then the socket gets its name. SIGTERM and
-// SIGINT end it in the reverse order within two seconds: calls in flight are cancelled after one, and what
-// still holds it up then is left to the kernel, as after a crash: TAPs stay in their pods and state is on
-// disk at any moment.
+// SIGINT end it in the reverse order within two seconds: calls in flight have half a second and are cancelled
+// then, and what holds it up still is left to the kernel, as after a crash: TAPs stay in their pods and state
+// is on disk at any moment.
 //
 // Exit codes: 0 asked to end, 1 something of the system is missing or in use, 2 bad configuration. Each with
 // one line.
@@ -55,7 +55,7 @@ namespace {
 
 constexpr int kExitSystem = 1;
 constexpr int kExitConfiguration = 2;
-constexpr std::chrono::milliseconds kShutdownGrace{800};
+constexpr std::chrono::milliseconds kShutdownGrace{500};
 constexpr std::chrono::milliseconds kExitDeadline{1600};
 // A call that waits for a namespace holds a thread: more than the pods that a node starts at once.
 constexpr int kServerThreadsMax = 256;
@@ -227,9 +227,8 @@ int Serve(const Options& options, ControlSocket* socket, StateStore* store, cons
     }
     deadline.emplace(socket);
     spool.Stop();
-    std::thread metrics_end([&metrics] { metrics.Stop(); });
+    metrics.Stop();  // its thread calls the server
     server.Stop();
-    metrics_end.join();
   }
   model.Stop();
   links->reset();  // its thread calls the model

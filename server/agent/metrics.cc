@@ -1,26 +1,21 @@
 #include "server/agent/metrics.h"
 
 #include <arpa/inet.h>
-#include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/agent/metrics_server.h"
 
 namespace ringswitch::agent {
 namespace {
 
 constexpr std::chrono::seconds kRetryInterval{5};
-constexpr char kThreads[] = "2";              // one scrape may wait while another is read slowly
-constexpr char kRequestTimeoutMs[] = "5000";  // a client that says nothing holds a thread no longer
 
 bool IsHost(const std::string& host, int family) {
   unsigned char bytes[16];
@@ -49,7 +44,7 @@ absl::StatusOr<std::string> ParseMetricsAddress(const std::string& text) {
   return absl::StrCat(host, ":", port);
 }
 
-Metrics::Metrics(std::string address, std::shared_ptr<prometheus::Collectable> families)
+Metrics::Metrics(std::string address, std::shared_ptr<const prometheus::Collectable> families)
     : configured_(std::move(address)), families_(std::move(families)) {}
 
 Metrics::~Metrics() {
@@ -63,7 +58,7 @@ void Metrics::Stop() {
   }
   ending_.notify_all();
   if (thread_.joinable()) thread_.join();
-  exposer_.reset();
+  server_.reset();
 }
 
 void Metrics::Start(std::function<void(bool is_serving)> on_change) {
@@ -73,30 +68,19 @@ void Metrics::Start(std::function<void(bool is_serving)> on_change) {
 }
 
 bool Metrics::Listen() {
-  std::string problem;
-  try {
-    // The exceptions of the web server end here.
-    auto exposer = std::make_unique<prometheus::Exposer>(std::vector<std::string>{
-        "listening_ports", configured_, "num_threads", kThreads, "request_timeout_ms", kRequestTimeoutMs});
-    std::vector<int> ports = exposer->GetListeningPorts();
-    if (!ports.empty()) {
-      exposer->RegisterCollectable(families_);
-      exposer_ = std::move(exposer);
+  absl::StatusOr<std::unique_ptr<MetricsServer>> server = MetricsServer::Listen(configured_, families_);
+  if (server.ok()) {
+    server_ = *std::move(server);
+    {
       std::lock_guard lock(mutex_);
-      address_ = absl::StrCat(configured_.substr(0, configured_.rfind(':')), ":", ports[0]);
+      address_ = server_->address();
       problem_.clear();
-    } else {
-      problem = "no port is open";
     }
-  } catch (const std::exception&) {
-    problem = "the address is in use or not one of this machine";
-  }
-  if (problem.empty()) {
-    spdlog::info("metrics are served at http://{}/metrics", address());
+    spdlog::info("metrics are served at http://{}/metrics", server_->address());
     on_change_(true);
     return true;
   }
-  std::string text = absl::StrCat("metrics are not served at ", configured_, ": ", problem,
+  std::string text = absl::StrCat("metrics are not served at ", configured_, ": ", server.status().message(),
                                   "; retried every ", kRetryInterval.count(), " s, forwarding goes on");
   bool is_new = false;
   {

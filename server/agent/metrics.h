@@ -6,7 +6,7 @@
 // (metric_families.h), so a series lives exactly as long as its port. An address that cannot be listened on
 // is tried again every five seconds; each change of state is logged once and told to `on_change`.
 //
-// Threads. The web server has its own, and one of ours waits to try again; it sleeps for good once serving.
+// Threads. The web server has its own (metrics_server.h); one of ours tries again and ends once it serves.
 
 #include <condition_variable>
 #include <functional>
@@ -19,18 +19,19 @@
 
 namespace prometheus {
 class Collectable;
-class Exposer;
-}  // namespace prometheus
+}
 
 namespace ringswitch::agent {
 
-// "HOST:PORT" in the web server's spelling, "" for "none". INVALID_ARGUMENT: neither.
+class MetricsServer;
+
+// "HOST:PORT" with a numeric host, "" for "none". INVALID_ARGUMENT: neither.
 absl::StatusOr<std::string> ParseMetricsAddress(const std::string& text);
 
 class Metrics {
  public:
   // `address` as ParseMetricsAddress returned it.
-  Metrics(std::string address, std::shared_ptr<prometheus::Collectable> families);
+  Metrics(std::string address, std::shared_ptr<const prometheus::Collectable> families);
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
@@ -38,7 +39,7 @@ class Metrics {
   // Tries once before it returns. `on_change` hears whether it serves, now and at each change.
   void Start(std::function<void(bool is_serving)> on_change);
 
-  // Nothing is served any more. Takes up to a second.
+  // Nothing is served any more.
   void Stop();
 
   std::string address() const;  // with the port that the system chose; empty while it does not serve
@@ -49,9 +50,9 @@ class Metrics {
   void Retry();
 
   const std::string configured_;
-  const std::shared_ptr<prometheus::Collectable> families_;
+  const std::shared_ptr<const prometheus::Collectable> families_;
   std::function<void(bool)> on_change_;
-  std::unique_ptr<prometheus::Exposer> exposer_;
+  std::unique_ptr<MetricsServer> server_;
 
   mutable std::mutex mutex_;  // guards the following
   std::condition_variable ending_;

@@ -6,6 +6,7 @@
 #include <linux/nsfs.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -42,6 +43,15 @@ absl::Status NoNamespace(const std::string& path) {
                    "/proc/PID/ns/net, and check that the agent sees the mount"));
 }
 
+// Of the calling thread's namespace.
+uint64_t ReadCookie() {
+  const File socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  getsockopt(socket.fd(), SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size);
+  return cookie;
+}
+
 absl::Status Enter(const std::string& path, NamespaceId* id) {
   absl::StatusOr<File> file = OpenNamespace(path, id);
   if (!file.ok()) return file.status();
@@ -55,7 +65,7 @@ absl::Status Enter(const std::string& path, NamespaceId* id) {
 std::optional<NamespaceId> FindNamespace(const std::string& path) {
   struct stat status {};
   if (stat(path.empty() ? kOwnPath : path.c_str(), &status) != 0) return std::nullopt;
-  return NamespaceId{status.st_dev, status.st_ino};
+  return NamespaceId{.device = status.st_dev, .inode = status.st_ino};
 }
 
 absl::StatusOr<File> OpenNamespace(const std::string& path, NamespaceId* id) {
@@ -69,7 +79,7 @@ absl::StatusOr<File> OpenNamespace(const std::string& path, NamespaceId* id) {
   struct stat status {};
   if (!file.is_open() || fstat(file.fd(), &status) != 0) return OpenError(errno, path);
   if (ioctl(file.fd(), NS_GET_NSTYPE) != CLONE_NEWNET) return NoNamespace(path);
-  *id = {status.st_dev, status.st_ino};
+  *id = {.device = status.st_dev, .inode = status.st_ino};
   return file;
 }
 
@@ -77,6 +87,7 @@ absl::Status RunInNamespace(const std::string& path, const std::function<absl::S
   if (path.empty()) {
     std::optional<NamespaceId> own = FindNamespace(path);
     if (!own) return absl::InternalError("own network namespace cannot be read; is /proc mounted?");
+    own->cookie = ReadCookie();
     return work(*own);
   }
   absl::Status result;
@@ -84,7 +95,9 @@ absl::Status RunInNamespace(const std::string& path, const std::function<absl::S
     std::thread([&] {
       NamespaceId id;
       result = Enter(path, &id);
-      if (result.ok()) result = work(id);
+      if (!result.ok()) return;
+      id.cookie = ReadCookie();
+      result = work(id);
     }).join();
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(absl::StrCat("starting a thread: ", error.what()));

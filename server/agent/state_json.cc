@@ -127,6 +127,7 @@ StoredPort ReadPort(const Json& json) {
   json.at("netns").get_to(spec.link.netns);
   json.at("netns_device").get_to(port.netns_id.device);
   json.at("netns_inode").get_to(port.netns_id.inode);
+  json.at("netns_cookie").get_to(port.netns_id.cookie);
   json.at("ifname").get_to(spec.link.ifname);
   spec.mac = MacOf(json.at("mac_address"));
   json.at("mtu").get_to(spec.mtu);
@@ -166,6 +167,7 @@ std::string ToJson(const StoredPort& port) {
                {"netns", spec.link.netns},
                {"netns_device", port.netns_id.device},
                {"netns_inode", port.netns_id.inode},
+               {"netns_cookie", port.netns_id.cookie},
                {"ifname", spec.link.ifname},
                {"mac_address", spec.mac.ToString()},
                {"mtu", spec.mtu},

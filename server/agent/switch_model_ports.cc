@@ -106,9 +106,13 @@ absl::StatusOr<PortView> SwitchModel::MakePort(const std::string& name, const st
     if (!verified.ok()) return verified.status();
     if (on == nullptr) return SwitchNotFound(switch_name);
     if (FindPort(name) != nullptr) return PortExists(name);
-    if (validate_only) return ViewOfNew(**verified);
     switch_index = on->index;
-    ++on->port_count;  // from here on the switch stays, and stays as VLAN-aware as it is
+    if (!validate_only) ++on->port_count;  // from here on the switch stays, and stays as VLAN-aware as it is
+  }
+  if (validate_only) {
+    absl::Status place = links_->CheckPlace((*verified)->link);
+    if (!place.ok()) return DeviceError(place, **verified, paths);
+    return ViewOfNew(**verified);
   }
   absl::StatusOr<PortView> view = ApplyPort(*verified, switch_index, paths);
   if (!view.ok()) {

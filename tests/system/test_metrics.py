@@ -1,4 +1,6 @@
 """/metrics: format, life of series, addresses that cannot be had."""
+import concurrent.futures
+import http.client
 import re
 import shutil
 import signal
@@ -55,7 +57,7 @@ def test_metrics_say_what_the_api_says(bed):
     wait_for(lambda: one.counters().receive_frames == 2, message="received")
     samples = scrape(bed.agent)
     names = {name for name, _, _ in samples}
-    assert all(name.startswith(("ringswitch_", "exposer_", "process_")) for name in names), names
+    assert all(name.startswith("ringswitch_") for name in names), names
     assert total(samples, "ringswitch_dropped_frames_total", port="p1", reason="tagged_on_access_port") == 1
     counters = one.counters()
     values = sorted(value for name, labels, value in samples if labels.get("port") == "p1" and "receive" in name and name.endswith("_total"))
@@ -102,11 +104,11 @@ def test_br07_series_of_deleted_ports_go(bed, long_tier):
     assert after.transmit_frames >= status.transmit_frames and after.flooded_frames >= status.flooded_frames
 
 
-def occupied():
-    holder = socket.socket()
-    holder.bind(("127.0.0.1", 0))
+def occupied(host="127.0.0.1"):
+    holder = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    holder.bind((host, 0))
     holder.listen()
-    return holder, f"127.0.0.1:{holder.getsockname()[1]}"
+    return holder, f"{f'[{host}]' if ':' in host else host}:{holder.getsockname()[1]}"
 
 
 def assert_ended_with_one_line(agent, word):
@@ -125,16 +127,17 @@ def test_br32_an_address_that_cannot_be_parsed_ends_the_start(agents, address):
     assert not os.path.exists(agent.socket)
 
 
-@pytest.mark.parametrize("kind", ["busy", "not_local"])
+@pytest.mark.parametrize("kind", ["busy", "busy_v6", "not_local"])
 def test_br32_an_address_that_cannot_be_had_does_not_stop_forwarding(beds, kind):
     """Decision: forwarding goes on; the health of the agent says so; when the address is free it is taken."""
-    holder, address = occupied() if kind == "busy" else (None, "192.0.2.1:9464")
+    holder, address = (None, "192.0.2.1:9464") if kind == "not_local" else occupied("::1" if kind == "busy_v6" else "127.0.0.1")
+    reason = "in use" if holder else "not an address of this machine"
     try:
         bed = beds("--metrics-address", address)
         one, two = bed.host(1), bed.host(2)
         bed.exchange(one, F1_BROADCAST, expect={2: [F1_BROADCAST]})
         info = bed.agent.client.info.GetAgentInfo().info
-        assert not info.metrics_address and any(address in problem for problem in info.problems), info
+        assert not info.metrics_address and any(address in problem and reason in problem for problem in info.problems), info
         assert bed.agent.log().count(address) <= 2  # once per change of state, not per attempt
         assert two.port == "p2"
     finally:
@@ -166,6 +169,82 @@ def test_br32_the_same_port_again_right_after_a_kill(agents):
     agent.start()
     assert wait_for(agent.metrics_address, 2) == address
     assert scrape(agent)
+
+
+def request(agent, method, path):
+    connection = http.client.HTTPConnection(agent.metrics_address(), timeout=2)
+    connection.request(method, path, body=b"x" * 100_000 if method == "POST" else None)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer, text
+
+
+def test_what_is_asked_for_and_how(agents):
+    agent = agents()
+    answer, text = request(agent, "GET", "/metrics")
+    assert answer.status == 200 and answer.getheader("Content-Type") == "text/plain; version=0.0.4; charset=utf-8"
+    assert "ringswitch_build_info" in text
+    head, nothing = request(agent, "HEAD", "/metrics")
+    assert head.status == 200 and not nothing and int(head.getheader("Content-Length")) > 0
+    answer, text = request(agent, "GET", "/")
+    assert answer.status == 200 and "/metrics" in text
+    assert [request(agent, "GET", path)[0].status for path in ("/metric", "/metrics/", "/favicon.ico")] == [404] * 3
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        answer, _ = request(agent, method, "/metrics")
+        assert (answer.status, answer.getheader("Allow")) == (405, "GET, HEAD")
+
+
+def test_clients_that_say_or_read_nothing_keep_nobody_from_scraping(agents):
+    """Nor from ending: SIGTERM does not wait for them."""
+    agent = agents()
+    host, _, port = agent.metrics_address().rpartition(":")
+    silent = [socket.create_connection((host, int(port))) for _ in range(14)]
+    for client in silent[:7]:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" * 50)
+    started = time.monotonic()
+    assert scrape(agent)
+    assert time.monotonic() - started < 0.5
+    more = [socket.create_connection((host, int(port))) for _ in range(40)]  # beyond the limit; dropped after 5 s
+    wait_for(lambda: can_scrape(agent), 20, "scraped beside 54 silent clients", step=0.2)
+    status, seconds = agent.end(signal.SIGTERM)
+    assert status == 0 and seconds < 0.5
+    for client in silent + more:
+        client.close()
+
+
+def can_scrape(agent):
+    try:
+        return bool(scrape(agent))
+    except OSError:
+        return False
+
+
+def test_scrapes_in_parallel_and_of_many_ports_are_quick(bed):
+    pod = bed.pod()
+    bed.host(1)
+    for number in range(63):
+        bed.agent.client.ports.CreatePort(port={"name": f"q{number}", "switch_name": "sw0", "tap": {"netns": pod.path, "ifname": f"q{number}"}})
+    scrape_text(bed.agent)
+
+    def timed():
+        address = bed.agent.metrics_address()
+        started = time.monotonic()
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=2) as answer:
+            text = answer.read()
+        return time.monotonic() - started, text.count(b"ringswitch_port_info{")
+
+    seconds, ports = min(timed() for _ in range(5))
+    assert ports == 64 and seconds < 0.1
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert [ports for _, ports in pool.map(lambda _: timed(), range(40))] == [64] * 40
+
+
+def test_an_idle_agent_ends_at_once(bed):
+    bed.host(1)
+    scrape_text(bed.agent)
+    status, seconds = bed.agent.end(signal.SIGTERM)
+    assert status == 0 and seconds < 0.5
 
 
 def test_metrics_can_be_off(agents):

@@ -50,6 +50,13 @@ absl::StatusOr<TapLink> FakeLinks::CreateTap(const LinkRef& link, bridge::MacAdd
   return tap;
 }
 
+absl::Status FakeLinks::CheckPlace(const LinkRef& link) {
+  std::lock_guard lock(fake_node->mutex);
+  if (fake_node->namespaces.count(link.netns) == 0) return absl::InvalidArgumentError("no namespace");
+  if (fake_node->devices.count(DeviceOf(link)) > 0) return absl::AlreadyExistsError("a device exists");
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TapLink> FakeLinks::AttachTap(const LinkRef& link, NamespaceId netns_id) {
   absl::Status status = fake_node->Step("AttachTap");
   if (!status.ok()) return status;

@@ -52,6 +52,7 @@ extern FakeNode* fake_node;  // set by the test
 class FakeLinks final : public Links {
  public:
   absl::StatusOr<TapLink> CreateTap(const LinkRef& link, bridge::MacAddress mac, uint32_t mtu) override;
+  absl::Status CheckPlace(const LinkRef& link) override;
   absl::StatusOr<TapLink> AttachTap(const LinkRef& link, NamespaceId netns_id) override;
   void DeleteTap(File tap) override;
   absl::Status SetMtu(const LinkRef& link, uint32_t mtu) override;
