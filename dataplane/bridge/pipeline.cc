@@ -1,7 +1,5 @@
 #include "dataplane/bridge/pipeline.h"
 
-#include "dataplane/bridge/fdb.h"
-
 namespace ringswitch::bridge {
 namespace {
 
@@ -137,20 +135,24 @@ std::optional<DropReason> Pipeline::Forward(const Arrival& arrival) {
   }
   const FdbTarget target = arrival.entry->fdb->Lookup({.mac = destination, .vid = decision_.vid});
   if (!target.found()) return Flood(arrival, FrameClass::kUnknownUnicast);
-  return ForwardKnown(arrival, target.port);
+  return ForwardKnown(arrival, target);
 }
 
-std::optional<DropReason> Pipeline::ForwardKnown(const Arrival& arrival, PortIndex egress) {
-  decision_.frame_class = FrameClass::kUnicast;
-  if (egress == arrival.ingress) return DropReason::kDestinationOnIngressPort;
-  // An entry may outlive its port's membership by the moment between a configuration and its flush.
-  const PortConfig* port = egress < kPortsMax ? config_->ports[egress] : nullptr;
-  if (port == nullptr || port->switch_index != arrival.port->switch_index ||
-      !arrival.Takes(*port, decision_.vid)) {
-    return DropReason::kNoEgressPort;
+std::optional<DropReason> Pipeline::ForwardKnown(const Arrival& arrival, FdbTarget target) {
+  if (target.port == arrival.ingress) return DropReason::kDestinationOnIngressPort;
+  const PortConfig* port = target.port < kPortsMax ? config_->ports[target.port] : nullptr;
+  if (port != nullptr && port->switch_index == arrival.port->switch_index) {
+    if (arrival.Takes(*port, decision_.vid)) {
+      decision_.frame_class = FrameClass::kUnicast;
+      Queue(arrival, target.port, *port);
+      return std::nullopt;
+    }
+    // Bound to a port that has left the VLAN: not delivered there, nor shown to anybody else, as Linux does.
+    if (target.kind == FdbKind::kStatic) return DropReason::kNoEgressPort;
   }
-  Queue(arrival, egress, *port);
-  return std::nullopt;
+  // The entry outlives its port, or the port's membership, by the moment between a configuration and its
+  // flush.
+  return Flood(arrival, FrameClass::kUnknownUnicast);
 }
 
 std::optional<DropReason> Pipeline::Flood(const Arrival& arrival, FrameClass frame_class) {

@@ -19,6 +19,7 @@
 
 #include "dataplane/bridge/counters.h"
 #include "dataplane/bridge/drop_reason.h"
+#include "dataplane/bridge/fdb.h"
 #include "dataplane/bridge/forwarding_config.h"
 #include "dataplane/bridge/frame.h"
 
@@ -69,7 +70,7 @@ class Pipeline {
   // The stages. Each returns why the frame ends there, or nothing.
   std::optional<DropReason> Classify(Arrival* arrival);
   std::optional<DropReason> Forward(const Arrival& arrival);
-  std::optional<DropReason> ForwardKnown(const Arrival& arrival, PortIndex egress);
+  std::optional<DropReason> ForwardKnown(const Arrival& arrival, FdbTarget target);
   std::optional<DropReason> Flood(const Arrival& arrival, FrameClass frame_class);
   // One copy: queued, or dropped for the egress port's MTU.
   void Queue(const Arrival& arrival, PortIndex egress, const PortConfig& port);

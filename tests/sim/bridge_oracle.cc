@@ -109,10 +109,15 @@ std::optional<DropReason> Oracle::Forward(Arrival* arrival, Verdict* verdict) {
   }
   const auto entry = bridge.fdb.find({destination, arrival->vid});
   if (!IsGroup(destination) && entry != bridge.fdb.end()) {
-    if (entry->second.port == arrival->ingress) return DropReason::kDestinationOnIngressPort;
-    if (!Takes(entry->second.port, port.switch_index, arrival->vid)) return DropReason::kNoEgressPort;
-    Send(*arrival, entry->second.port, verdict);
-    return std::nullopt;
+    const auto target = entry->second.port;
+    if (target == arrival->ingress) return DropReason::kDestinationOnIngressPort;
+    if (Takes(target, port.switch_index, arrival->vid)) {
+      Send(*arrival, target, verdict);
+      return std::nullopt;
+    }
+    const auto present = ports.find(target);
+    const bool is_here = present != ports.end() && present->second.switch_index == port.switch_index;
+    if (entry->second.is_static && is_here) return DropReason::kNoEgressPort;
   }
   uint64_t copies = 0;
   for (const auto& [number, unused] : ports) {
