@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -36,6 +37,28 @@ absl::Status ReadFailure(absl::string_view plugin, const ProcessResult& result) 
                  absl::StripAsciiWhitespace(output));
 }
 
+// A variable of the environment that is another while this lives.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() {
+    if (before_) {
+      setenv(name_, before_->c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* const name_;
+  std::optional<std::string> before_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::string> Ipam::FindPlugin() const {
@@ -66,12 +89,16 @@ absl::StatusOr<std::string> Ipam::Run(absl::Duration timeout) const {
 }
 
 absl::StatusOr<std::string> Ipam::RunAs(const char* command, absl::Duration timeout) const {
-  const char* own = std::getenv("CNI_COMMAND");
-  const std::string saved = own == nullptr ? "" : own;
-  setenv("CNI_COMMAND", command, 1);
-  absl::StatusOr<std::string> output = Run(timeout);
-  setenv("CNI_COMMAND", saved.c_str(), 1);
-  return output;
+  const Variable own("CNI_COMMAND", command);
+  return Run(timeout);
+}
+
+absl::Status Ipam::Release(const std::string& container_id, const std::string& ifname,
+                           absl::Duration timeout) const {
+  const Variable container("CNI_CONTAINERID", container_id);
+  const Variable interface("CNI_IFNAME", ifname);
+  const Variable netns("CNI_NETNS", "");
+  return RunAs("DEL", timeout).status();
 }
 
 absl::Status Ipam::RunIfKnown(absl::Duration timeout) const {

@@ -30,6 +30,10 @@ class Ipam {
   // Run under another CNI_COMMAND, for taking back.
   absl::StatusOr<std::string> RunAs(const char* command, absl::Duration timeout) const;
 
+  // Gives back what another container's interface has. Repeats are harmless.
+  absl::Status Release(const std::string& container_id, const std::string& ifname,
+                       absl::Duration timeout) const;
+
   // Run for STATUS and GC, if the plugin speaks 1.1.0. It is asked for its versions first: one from before
   // takes the verbs for something else and answers with any error.
   absl::Status RunIfKnown(absl::Duration timeout) const;

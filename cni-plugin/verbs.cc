@@ -157,15 +157,19 @@ absl::Status Gc(const NetworkConfig& config, const Invocation& invocation) {
   if (!agent.ok()) return agent.status();
   const absl::StatusOr<std::vector<v1::Attachment>> attachments = agent->List(kListTimeout);
   if (!attachments.ok()) return attachments.status();
-  // One that resists does not keep the others; the first error is told.
+  const Ipam ipam(config, invocation);
+  // One that resists does not keep the others; the first error is told. An address is given back only when no
+  // port is left that answers for it, and here, because an IPAM plugin from before 1.1.0 knows no GC.
   absl::Status first;
   for (const v1::Attachment& attachment : *attachments) {
     if (attachment.network() != config.name) continue;
     if (kept.count({attachment.container_id(), attachment.ifname()}) != 0) continue;
-    first.Update(agent->Delete(attachment.container_id(), attachment.ifname(), kDeleteTimeout));
+    absl::Status status = agent->Delete(attachment.container_id(), attachment.ifname(), kDeleteTimeout);
+    if (status.ok() && ipam.is_configured()) {
+      status = ipam.Release(attachment.container_id(), attachment.ifname(), kIpamTimeout);
+    }
+    first.Update(status);
   }
-  const Ipam ipam(config, invocation);
-  // Addresses are given back only when no port is left that answers for them.
   if (first.ok() && ipam.is_configured()) first = ipam.RunIfKnown(kIpamTimeout);
   return first;
 }

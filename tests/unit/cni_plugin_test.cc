@@ -126,8 +126,10 @@ class CniPlugin : public ::testing::Test {
   // An IPAM plugin that journals its command and then runs `add` on ADD.
   void WriteIpam(const std::string& add) {
     const std::string path = root_ + "/ipam";
-    std::ofstream(path) << "#!/bin/sh\ncat > " << root_ << "/ipam-stdin\necho \"ipam $CNI_COMMAND\" >> "
-                        << root_ << "/journal\nif [ \"$CNI_COMMAND\" = ADD ]; then\n"
+    std::ofstream(path) << "#!/bin/sh\n[ \"$CNI_COMMAND\" != VERSION ] || exec echo "
+                        << R"('{"cniVersion":"1.1.0","supportedVersions":["1.0.0","1.1.0"]}')"
+                        << "\ncat > " << root_ << "/ipam-stdin\necho \"ipam $CNI_COMMAND\" >> " << root_
+                        << "/journal\nif [ \"$CNI_COMMAND\" = ADD ]; then\n"
                         << add << "\nfi\n";
     chmod(path.c_str(), 0755);
   }
@@ -293,7 +295,7 @@ TEST_F(CniPlugin, GcDeletesWhatIsNotListedInItsNetworkOnly) {
   std::filesystem::remove(root_ + "/journal");
   const std::string valid = R"("cni.dev/valid-attachments":[{"containerID":"c2","ifname":"eth0"}])";
   EXPECT_EQ(*Run("GC", "", Text(valid, "1.1.0")), "");
-  EXPECT_THAT(Journal(), ElementsAre("delete c1", "delete c3", "ipam GC"));
+  EXPECT_THAT(Journal(), ElementsAre("delete c1", "ipam DEL", "delete c3", "ipam DEL", "ipam GC"));
   EXPECT_EQ(CodeOf(Run("GC", "", Text(valid, "1.0.0")).status()), kIncompatibleVersion);
 }
 
