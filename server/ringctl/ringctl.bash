@@ -108,7 +108,7 @@ _ringctl() {
   # Not compgen -W, which would expand what the words hold.
   COMPREPLY=()
   local -a list
-  read -r -d '' -a list <<<"$candidates"
+  read -r -d '' -a list <<<"$candidates" || true  # false at the end of the words
   for word in "${list[@]}"; do
     if [[ $word == "$current"* ]]; then
       COMPREPLY+=("${word#"$colon_cut"}")

@@ -26,7 +26,7 @@ BRIDGE_STANDARD = set("""algorithm array atomic bit bitset cassert cctype charco
     type_traits utility vector""".split())
 
 GENERATED = r"(ringswitch/v1|google/(rpc|protobuf))/"
-RPC = r"(grpc(pp|\+\+)?|google|ringswitch/v1|nlohmann|prometheus|spdlog|CLI|civetweb)/"
+RPC = r"((grpc(pp|\+\+)?|google|ringswitch/v1|nlohmann|prometheus|spdlog|CLI|civetweb)/|microhttpd)"
 VALUES = r"dataplane/(dataplane|file|bridge/(counters|drop_reason|fdb|forwarding_config|frame|vlan_set))\.h$"
 # Path prefix of the room; of the project's own and generated headers, those it may include; of all headers, those it may not.
 ROOMS = [
