@@ -184,6 +184,8 @@ void Worker::TakeOrder() {
       if (!receiver_->stopped(port)) return;
       break;
     case WorkerOrder::Kind::kClearFile:
+      // A failed write holds the file, and is counted on the port, until the next Advance.
+      if (!transmitter_->idle(port)) return;
       result_ = ring_->SetFile(port, -1);
       break;
     case WorkerOrder::Kind::kExit: {

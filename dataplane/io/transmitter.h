@@ -31,12 +31,15 @@ class Transmitter {
   // No room: submit and collect first; if that does not help, advance and collect.
   bool full() const { return free_count_ == 0 || ring_->full(); }
   uint32_t outstanding() const { return kSubmissionsMax - free_count_; }
+  // Nothing that was queued for the slot's file is under way: it may be closed, and the slot have another.
+  bool idle(uint16_t slot) const { return outstanding_[slot] == 0; }
 
   // `header`: virtio-net header with the frame of `length` bytes behind it, in `buffer`.
   void Queue(uint16_t slot, uint16_t buffer, const uint8_t* header, uint32_t length) {
     pool_->AddReference(buffer);
     const uint16_t index = free_[--free_count_];
     writes_[index] = {length, buffer};
+    ++outstanding_[slot];
     ring_->QueueWrite(slot, header, kVirtioNetHeaderSize + length, {Operation::kWrite, 0, slot, index});
   }
 
@@ -44,6 +47,7 @@ class Transmitter {
   uint32_t OnWritten(const Completion& completion) {
     const Write write = writes_[completion.token.index];
     free_[free_count_++] = completion.token.index;
+    --outstanding_[completion.token.slot];
     pool_->Release(write.buffer);
     return write.length;
   }
@@ -58,6 +62,7 @@ class Transmitter {
   uint32_t free_count_ = kSubmissionsMax;
   std::array<uint16_t, kSubmissionsMax> free_;
   std::array<Write, kSubmissionsMax> writes_;
+  std::array<uint16_t, kFilesMax> outstanding_{};  // by slot
 };
 
 }  // namespace ringswitch::io

@@ -105,6 +105,25 @@ TEST_P(DataplaneLifecycle, PortThatIsDownDropsAndComesBack) {
   EXPECT_EQ(bed_.totals(b).receive_frames, 1u);
 }
 
+// A failed write is counted a moment after it was tried: on the port that it was for, not on the next owner
+// of its index.
+TEST_P(DataplaneLifecycle, PortRemovedWhileItsWritesFailLeavesNothingToTheNext) {
+  const int a = bed_.AddPod();
+  Stream steady(&bed_.pod(a), kBroadcast, PodMac(a));
+  for (int round = 0; round < 50; ++round) {
+    const int down = bed_.AddPod();
+    SetLinkUp(bed_.pod(down).ifname(), false);
+    ::usleep(1000);
+    bed_.RemovePod(down);
+  }
+  steady.Stop();
+  bed_.ExpectLedgersBalance();
+  EXPECT_NE(bed_.dataplane()
+                .ReadSwitch(bed_.switch_index())
+                .drops[static_cast<size_t>(DropReason::kEgressPortDown)],
+            0u);
+}
+
 TEST_P(DataplaneLifecycle, DeletedDeviceIsReportedAndDoesNotSpin) {
   const int a = bed_.AddPod(), b = bed_.AddPod(), c = bed_.AddPod();
   DeleteLink(bed_.pod(b).ifname());
