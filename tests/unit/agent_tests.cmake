@@ -6,6 +6,7 @@ set(AGENT_ROOM ${CMAKE_SOURCE_DIR}/server/agent)
 ringswitch_unit_test(agent_test
   SOURCES
     agent_control_socket_test.cc
+    agent_delete_spool_test.cc
     agent_fakes.cc
     agent_restart_test.cc
     agent_state_store_test.cc
@@ -14,6 +15,7 @@ ringswitch_unit_test(agent_test
     ${AGENT_ROOM}/attachments.cc
     ${AGENT_ROOM}/control_error.cc
     ${AGENT_ROOM}/control_socket.cc
+    ${AGENT_ROOM}/delete_spool.cc
     ${AGENT_ROOM}/ip_address.cc
     ${AGENT_ROOM}/page_token.cc
     ${AGENT_ROOM}/state_json.cc
