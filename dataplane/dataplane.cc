@@ -68,8 +68,8 @@ absl::Status CheckOptions(const DataplaneOptions& options) {
 absl::StatusOr<File> OpenTap(const std::string& ifname, bool create) {
   return io::OpenTap(ifname, create);
 }
-absl::Status MakeTapTransient(const File& tap) {
-  return io::MakeTapTransient(tap);
+absl::Status SetTapPersistent(const File& tap, bool is_persistent) {
+  return io::SetTapPersistent(tap, is_persistent);
 }
 
 // The control side's own view. Everything here is touched under `mutex` only; what workers see of it they see

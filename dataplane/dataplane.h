@@ -67,13 +67,14 @@ struct PortStats {
 };
 
 // Opens /dev/net/tun in the calling thread's network namespace and makes (`create`) or re-attaches to the TAP
-// `ifname`, persistent, with virtio-net header of 10 bytes, multi-queue flag and every offload the kernel
+// `ifname`, with virtio-net header of 10 bytes, multi-queue flag and every offload the kernel
 // takes (checksum, TSO4, TSO6, ECN, USO). The flags never change: a re-attach demands the same.
 // ALREADY_EXISTS: `create` and a device of that name is there. NOT_FOUND: !create and none is.
 // FAILED_PRECONDITION: another process holds it, or it is no TAP of ours.
 absl::StatusOr<File> OpenTap(const std::string& ifname, bool create);
-// Deletes the device when its last file is closed.
-absl::Status MakeTapTransient(const File& tap);
+// Whether the device outlives its last file. One that was just made does not: an agent that dies before it
+// has noted a port down must not leave the device to nobody.
+absl::Status SetTapPersistent(const File& tap, bool is_persistent);
 
 class Dataplane {
  public:

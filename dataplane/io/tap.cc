@@ -207,14 +207,12 @@ absl::StatusOr<File> OpenTap(const std::string& ifname, bool create) {
     if ((*now)->queues != 1) return HeldElsewhere(ifname);
   }
   if (absl::Status status = Configure(tap.fd(), ifname); !status.ok()) return status;
-  // Last: a device that could not be set up must not stay.
-  if (create && ::ioctl(tap.fd(), TUNSETPERSIST, 1) < 0) return Failed("TUNSETPERSIST", ifname, errno);
   return tap;
 }
 
-absl::Status MakeTapTransient(const File& tap) {
-  if (::ioctl(tap.fd(), TUNSETPERSIST, 0) < 0) {
-    return absl::InternalError(absl::StrCat("TUNSETPERSIST 0: ", std::strerror(errno)));
+absl::Status SetTapPersistent(const File& tap, bool is_persistent) {
+  if (::ioctl(tap.fd(), TUNSETPERSIST, is_persistent ? 1 : 0) < 0) {
+    return absl::InternalError(absl::StrCat("TUNSETPERSIST: ", std::strerror(errno)));
   }
   return absl::OkStatus();
 }

@@ -84,6 +84,7 @@ class HostLinks final : public Links {
   absl::StatusOr<TapLink> CreateTap(const LinkRef& link, bridge::MacAddress mac, uint32_t mtu) override;
   absl::Status CheckPlace(const LinkRef& link) override;
   absl::StatusOr<TapLink> AttachTap(const LinkRef& link, NamespaceId netns_id) override;
+  absl::Status KeepTap(const File& tap) override { return SetTapPersistent(tap, true); }
   void DeleteTap(File tap) override;
   absl::Status SetMtu(const LinkRef& link, uint32_t mtu) override;
   absl::StatusOr<LinkInfo> GetLink(const LinkRef& link) override;
@@ -153,7 +154,7 @@ absl::StatusOr<TapLink> HostLinks::AttachTap(const LinkRef& link, NamespaceId ne
 
 // A device that is deleted already refuses to be made transient: it is what was wanted.
 void HostLinks::DeleteTap(File tap) {
-  MakeTapTransient(tap).IgnoreError();
+  SetTapPersistent(tap, false).IgnoreError();
 }
 
 absl::Status HostLinks::SetMtu(const LinkRef& ref, uint32_t mtu) {

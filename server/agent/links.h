@@ -94,6 +94,9 @@ class Links {
   // FAILED_PRECONDITION: the namespace lives, but the device is not there, is held by another process or is
   // no TAP of ours.
   virtual absl::StatusOr<TapLink> AttachTap(const LinkRef& link, NamespaceId netns_id) = 0;
+  // Makes the TAP outlive its files. Until then it goes with the last of them, so that an agent that dies
+  // before it has saved a port leaves no device behind.
+  virtual absl::Status KeepTap(const File& tap) = 0;
   // Deletes the TAP with its last file. Blocks for 20 ms.
   virtual void DeleteTap(File tap) = 0;
 

@@ -149,8 +149,16 @@ absl::StatusOr<PortView> SwitchModel::ApplyPort(const Verified<PortSpec>& verifi
     return WithReason(index.status(), "PORT_NOT_ADDED", "port", spec.name);
   }
   record.index = *index;
-  spare.Close();
   store_->SavePort(StoredPort{spec, record.netns_id});
+  // After it is on disk: whatever dies in between, no device is left that no file names.
+  absl::Status kept = links_->KeepTap(spare);
+  if (!kept.ok()) {
+    EndWatch(spec);
+    dataplane_->RemovePort(*index);
+    links_->DeleteTap(std::move(spare));
+    store_->RemovePort(spec.name);
+    return WithReason(kept, "DEVICE_NOT_KEPT", "port", spec.name);
+  }
   return EnterPort(std::move(record));
 }
 
@@ -283,22 +291,31 @@ absl::Status SwitchModel::DeletePort(const std::string& name, bool validate_only
 }
 
 void SwitchModel::RemovePort(const std::string& name) {
-  PortRecord record;
+  PortSpec spec;
   {
     std::lock_guard lock(mutex_);
-    auto it = ports_.find(name);
-    record = std::move(it->second);
-    ports_.erase(it);
-    if (record.index.has_value()) port_names_[*record.index].clear();
+    spec = FindPort(name)->spec;
   }
-  const PortSpec& spec = record.spec;
   EndWatch(spec);
+  File device;
+  {
+    // Out of listings and out of the switch in one step: who no longer sees the port's entries can rely on
+    // them being gone.
+    std::lock_guard lock(mutex_);
+    auto it = ports_.find(name);
+    const std::optional<bridge::PortIndex> index = it->second.index;
+    ports_.erase(it);
+    if (index.has_value()) {
+      port_names_[*index].clear();
+      device = dataplane_->RemovePort(*index);
+    }
+  }
   {
     KeyLocks::Hold hold_switch(&keys_, SwitchKey(spec.switch_name));
     RemoveStaticEntries(spec.switch_name,
                         [&](const StaticFdbEntry& entry) { return entry.port_name == name; });
   }
-  if (record.index.has_value()) links_->DeleteTap(dataplane_->RemovePort(*record.index));
+  if (device.is_open()) links_->DeleteTap(std::move(device));
   store_->RemovePort(name);
   std::lock_guard lock(mutex_);
   --FindSwitch(spec.switch_name)->port_count;

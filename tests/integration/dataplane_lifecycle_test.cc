@@ -57,7 +57,6 @@ TEST_P(DataplaneLifecycle, TwoHundredPortsComeAndGoUnderLoadWithoutLossElsewhere
   for (int round = 0; round < 200; ++round) {
     absl::StatusOr<File> tap = OpenTap("x0", true);
     ASSERT_TRUE(tap.ok()) << tap.status();
-    ASSERT_TRUE(MakeTapTransient(*tap).ok());
     SetLinkUp("x0", true);
     Pod pod("x0");
     absl::StatusOr<bridge::PortIndex> port =
@@ -170,7 +169,9 @@ TEST_P(DataplaneLifecycle, TapOutlivesTheDataplaneAndIsAttachedAgain) {
   EXPECT_EQ(OpenTap(ifname, true).status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(OpenTap(ifname, false).status().code(), absl::StatusCode::kFailedPrecondition)
       << "held by this dataplane";
-  bed_.dataplane().RemovePort(bed_.port(a)).Close();
+  File last = bed_.dataplane().RemovePort(bed_.port(a));
+  ASSERT_TRUE(SetTapPersistent(last, true).ok());
+  last.Close();
   absl::StatusOr<File> tap = OpenTap(ifname, false);
   ASSERT_TRUE(tap.ok()) << tap.status();
   absl::StatusOr<bridge::PortIndex> port =

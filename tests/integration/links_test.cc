@@ -110,10 +110,21 @@ TEST_F(LinksTest, CreateRefusesAnExistingName) {
   EXPECT_TRUE(links_->GetLink({netns.path(), "eth0"}).ok());
 }
 
+TEST_F(LinksTest, DeviceGoesWithItsFileUntilItIsKept) {
+  Netns netns;
+  Create(netns).tap.Close();
+  EXPECT_EQ(links_->GetLink({netns.path(), "eth0"}).status().code(), absl::StatusCode::kNotFound);
+  TapLink tap = Create(netns);
+  ASSERT_TRUE(links_->KeepTap(tap.tap).ok());
+  tap.tap.Close();
+  EXPECT_TRUE(links_->GetLink({netns.path(), "eth0"}).ok());
+}
+
 TEST_F(LinksTest, AttachAfterTheFileWasClosed) {
   Netns netns;
   Netns other;
   TapLink tap = Create(netns);
+  ASSERT_TRUE(links_->KeepTap(tap.tap).ok());
   const uint32_t ifindex = tap.ifindex;
   EXPECT_EQ(links_->AttachTap({other.path(), "eth0"}, tap.netns_id).status().code(),
             absl::StatusCode::kNotFound);

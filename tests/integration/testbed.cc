@@ -237,8 +237,7 @@ int Testbed::AddPod(const bridge::PortConfig& config) {
 }
 
 void Testbed::RemovePod(int index) {
-  File tap = dataplane_->RemovePort(ports_[index]);
-  Check(MakeTapTransient(tap).ok(), "MakeTapTransient");
+  dataplane_->RemovePort(ports_[index]).Close();
   pods_[index].reset();
 }
 

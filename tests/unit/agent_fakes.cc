@@ -50,6 +50,10 @@ absl::StatusOr<TapLink> FakeLinks::CreateTap(const LinkRef& link, bridge::MacAdd
   return tap;
 }
 
+absl::Status FakeLinks::KeepTap(const File&) {
+  return fake_node->Step("KeepTap");
+}
+
 absl::Status FakeLinks::CheckPlace(const LinkRef& link) {
   std::lock_guard lock(fake_node->mutex);
   if (fake_node->namespaces.count(link.netns) == 0) return absl::InvalidArgumentError("no namespace");

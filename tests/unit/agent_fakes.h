@@ -54,6 +54,7 @@ class FakeLinks final : public Links {
   absl::StatusOr<TapLink> CreateTap(const LinkRef& link, bridge::MacAddress mac, uint32_t mtu) override;
   absl::Status CheckPlace(const LinkRef& link) override;
   absl::StatusOr<TapLink> AttachTap(const LinkRef& link, NamespaceId netns_id) override;
+  absl::Status KeepTap(const File& tap) override;
   void DeleteTap(File tap) override;
   absl::Status SetMtu(const LinkRef& link, uint32_t mtu) override;
   absl::StatusOr<LinkInfo> GetLink(const LinkRef& link) override;

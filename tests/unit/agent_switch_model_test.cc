@@ -73,7 +73,7 @@ TEST_F(SwitchModelTest, EveryFailingStepOfCreatePortLeavesNothing) {
     EXPECT_EQ(model_->GetSwitch("sw0")->port_count, 0u);
     EXPECT_FALSE(std::filesystem::exists(directory_ + "/port.p1.json"));
   }
-  EXPECT_EQ(failures, 3);  // CreateTap, Watch, AddPort
+  EXPECT_EQ(failures, 4);  // CreateTap, Watch, AddPort, KeepTap
   EXPECT_EQ(node_.devices.size(), 1u);
 }
 
@@ -90,7 +90,7 @@ TEST_F(SwitchModelTest, EveryFailingStepOfAnAttachmentLeavesNothing) {
         << step;
     EXPECT_THAT(model_->ListSwitches("", 10).rows, IsEmpty());
   }
-  EXPECT_EQ(failures, 4);  // AddSwitch, CreateTap, Watch, AddPort
+  EXPECT_EQ(failures, 5);  // AddSwitch, CreateTap, Watch, AddPort, KeepTap
 }
 
 TEST_F(SwitchModelTest, FailedMtuChangeChangesNothing) {
