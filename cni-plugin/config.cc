@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -25,29 +26,43 @@ constexpr int64_t kMacLimitMax = 1048576;
 // Keys of the reference bridge and macvlan plugins that this plugin does not implement. A value that switches
 // something on is refused: a pod without the gateway or the isolation that its configuration asks for would
 // be worse than none.
-constexpr const char* kUnsupportedKeys[] = {
-    "isGateway",   "isDefaultGateway",    "forceAddress", "ipMasq",         "hairpinMode",
-    "promiscMode", "portIsolation",       "macspoofchk",  "enabledad",      "disableContainerInterface",
-    "master",      "preserveDefaultVlan", "bcqueuelen",   "linkInContainer"};
+enum class KeyType { kBoolean, kNumber, kString };
+constexpr std::pair<const char*, KeyType> kUnsupportedKeys[] = {
+    {"isGateway", KeyType::kBoolean},           {"isDefaultGateway", KeyType::kBoolean},
+    {"forceAddress", KeyType::kBoolean},        {"ipMasq", KeyType::kBoolean},
+    {"hairpinMode", KeyType::kBoolean},         {"promiscMode", KeyType::kBoolean},
+    {"portIsolation", KeyType::kBoolean},       {"macspoofchk", KeyType::kBoolean},
+    {"enabledad", KeyType::kBoolean},           {"disableContainerInterface", KeyType::kBoolean},
+    {"preserveDefaultVlan", KeyType::kBoolean}, {"linkInContainer", KeyType::kBoolean},
+    {"bcqueuelen", KeyType::kNumber},           {"master", KeyType::kString}};
 constexpr const char* kMacvlanModes[] = {"bridge", "private", "vepa", "passthru"};
 
-bool IsSwitchedOn(const Json& value) {
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number()) return value.get<double>() != 0;
-  return !value.empty() && value != "";
+// Whether `key` is given and switches something on.
+absl::StatusOr<bool> IsSwitchedOn(const Json& document, const char* key, KeyType type) {
+  bool is_on = false;
+  std::optional<int64_t> number;
+  std::string text;
+  absl::Status status;
+  if (type == KeyType::kBoolean) status = ReadBoolean(document, "", key, is_on);
+  if (type == KeyType::kNumber) status = ReadInteger(document, "", key, INT64_MIN, INT64_MAX, number);
+  if (type == KeyType::kString) status = ReadString(document, "", key, text);
+  if (!status.ok()) return status;
+  return is_on || number.value_or(0) != 0 || !text.empty();
 }
 
 absl::Status CheckUnsupported(const Json& document) {
-  for (const char* key : kUnsupportedKeys) {
-    const Json* value = Find(document, key);
-    if (value != nullptr && IsSwitchedOn(*value)) {
+  for (const auto& [key, type] : kUnsupportedKeys) {
+    const absl::StatusOr<bool> is_on = IsSwitchedOn(document, key, type);
+    if (!is_on.ok()) return is_on.status();
+    if (*is_on) {
       return Failure(kUnsupportedField, absl::StrCat(key, ": not supported; leave it out"),
-                     absl::StrCat("got ", ToText(*value)));
+                     absl::StrCat("got ", ToText(*Find(document, key))));
     }
   }
-  const Json* mode = Find(document, "mode");
-  const bool is_macvlan = mode != nullptr && std::any_of(std::begin(kMacvlanModes), std::end(kMacvlanModes),
-                                                         [mode](const char* name) { return *mode == name; });
+  std::string mode;
+  if (absl::Status status = ReadString(document, "", "mode", mode); !status.ok()) return status;
+  const bool is_macvlan =
+      std::find(std::begin(kMacvlanModes), std::end(kMacvlanModes), mode) != std::end(kMacvlanModes);
   if (is_macvlan) return Failure(kUnsupportedField, "mode: not supported; leave it out");
   return absl::OkStatus();
 }
@@ -216,7 +231,9 @@ absl::StatusOr<v1::Attachment> ReadAttachment(const NetworkConfig& config, const
   std::string switch_name;
   std::optional<int64_t> mtu;
   std::optional<int64_t> mac_limit;
-  absl::Status status = ReadString(document, "", "bridge", switch_name);
+  std::string type;  // The runtime has found us by it.
+  absl::Status status = ReadString(document, "", "type", type);
+  if (status.ok()) status = ReadString(document, "", "bridge", switch_name);
   // 0 stands for "not given", as in the reference.
   const Json* mtu_value = Find(document, "mtu");
   const bool has_mtu = mtu_value != nullptr && *mtu_value != 0;

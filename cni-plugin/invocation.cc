@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cni-plugin/failure.h"
+#include "cni-plugin/json.h"
 
 namespace ringswitch::cni {
 namespace {
@@ -40,12 +41,12 @@ absl::Status CheckContainerId(absl::string_view id) {
 }
 
 absl::Status CheckIfname(absl::string_view name) {
-  bool valid = name.size() <= kIfnameBytesMax && name != "." && name != "..";
+  bool valid = name.size() <= kIfnameBytesMax && name != "." && name != ".." && IsUtf8(name);
   for (const char c : name) valid = valid && c != '/' && c != ':' && !absl::ascii_isspace(c);
   if (valid) return absl::OkStatus();
   return Failure(kBadEnvironment,
                  absl::StrCat("CNI_IFNAME: must be 1 to ", kIfnameBytesMax,
-                              " bytes without '/', ':' and white space, not \".\" or \"..\""),
+                              " bytes of UTF-8 without '/', ':' and white space, not \".\" or \"..\""),
                  absl::StrCat("got \"", name, "\""));
 }
 
@@ -94,6 +95,9 @@ absl::StatusOr<Invocation> ReadInvocation() {
   if (has_attachment) {
     if (absl::Status status = CheckContainerId(invocation.container_id); !status.ok()) return status;
     if (absl::Status status = CheckIfname(invocation.ifname); !status.ok()) return status;
+    if (invocation.verb != Verb::kDel && !IsUtf8(invocation.netns)) {
+      return Failure(kBadEnvironment, "CNI_NETNS: must be UTF-8");
+    }
   }
   return invocation;
 }
@@ -108,6 +112,9 @@ absl::StatusOr<CniArgs> ParseCniArgs(absl::string_view text) {
       return Failure(kBadEnvironment, absl::StrCat("CNI_ARGS: \"", pair, "\" is no KEY=VALUE pair"));
     }
     const std::string& key = parts[0];
+    if (absl::StartsWith(key, "K8S_POD_") && !IsUtf8(parts[1])) {
+      return Failure(kBadEnvironment, absl::StrCat("CNI_ARGS: ", key, " must be UTF-8"));
+    }
     if (key == "IgnoreUnknown") {
       const absl::StatusOr<bool> value = ParseIgnoreUnknown(parts[1]);
       if (!value.ok()) return value.status();

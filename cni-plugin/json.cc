@@ -17,6 +17,13 @@ absl::Status WrongType(absl::string_view path, absl::string_view key, absl::stri
 }  // namespace
 
 absl::StatusOr<Json> ParseObject(absl::string_view text, absl::string_view what) {
+  // The library takes these two, other decoders do not: an IPAM plugin gets the same bytes.
+  if (absl::StartsWith(text, "\xef\xbb\xbf")) {
+    return Failure(kDecoding, absl::StrCat(what, " is not valid JSON"), "it begins with a byte order mark");
+  }
+  if (text.find('\0') != absl::string_view::npos) {
+    return Failure(kDecoding, absl::StrCat(what, " is not valid JSON"), "it holds a NUL byte");
+  }
   try {
     Json value = Json::parse(text);
     if (!value.is_object()) return Failure(kDecoding, absl::StrCat(what, " is no JSON object"));
@@ -27,6 +34,15 @@ absl::StatusOr<Json> ParseObject(absl::string_view text, absl::string_view what)
     const size_t bracket = reason.find("] ");
     if (bracket != absl::string_view::npos) reason.remove_prefix(bracket + 2);
     return Failure(kDecoding, absl::StrCat(what, " is not valid JSON"), reason);
+  }
+}
+
+bool IsUtf8(absl::string_view text) {
+  try {
+    (void)Json(std::string(text)).dump();
+    return true;
+  } catch (const Json::exception&) {
+    return false;
   }
 }
 
@@ -50,6 +66,14 @@ absl::Status ReadString(const Json& parent, absl::string_view path, absl::string
   if (member == nullptr) return absl::OkStatus();
   if (!member->is_string()) return WrongType(path, key, "a string", *member);
   value = member->get<std::string>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadBoolean(const Json& parent, absl::string_view path, absl::string_view key, bool& value) {
+  const Json* member = Find(parent, key);
+  if (member == nullptr) return absl::OkStatus();
+  if (!member->is_boolean()) return WrongType(path, key, "true or false", *member);
+  value = member->get<bool>();
   return absl::OkStatus();
 }
 

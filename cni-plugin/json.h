@@ -17,9 +17,12 @@ namespace ringswitch::cni {
 
 using Json = nlohmann::ordered_json;
 
-// The object in `text`; anything else, also anything behind it, is kDecoding. `what` names the text in the
-// error.
+// The object in `text`; anything else, also anything before or behind it, is kDecoding. `what` names the text
+// in the error.
 absl::StatusOr<Json> ParseObject(absl::string_view text, absl::string_view what);
+
+// What Protobuf takes as a string.
+bool IsUtf8(absl::string_view text);
 
 // One line; bytes that are no UTF-8 are replaced.
 std::string ToText(const Json& value);
@@ -32,6 +35,7 @@ const Json* Find(const Json& parent, absl::string_view key);
 // type, or out of range, is kBadConfig; the error calls it `path` + key.
 absl::Status ReadString(const Json& parent, absl::string_view path, absl::string_view key,
                         std::string& value);
+absl::Status ReadBoolean(const Json& parent, absl::string_view path, absl::string_view key, bool& value);
 absl::Status ReadInteger(const Json& parent, absl::string_view path, absl::string_view key, int64_t least,
                          int64_t most, std::optional<int64_t>& value);
 // As the above, for a list and an object: nullptr where it is missing.

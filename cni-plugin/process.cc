@@ -20,7 +20,7 @@
 namespace ringswitch::cni {
 namespace {
 
-constexpr size_t kOutputBytesMax = 1 << 20;
+constexpr size_t kOutputBytesMax = 1 << 20;  // Of each stream; a child that writes more is ended.
 constexpr size_t kErrorBytesMax = 4096;
 
 std::atomic<pid_t> running_child{0};
@@ -82,7 +82,10 @@ int Spawn(const std::string& path, const Pipe& input, const Pipe& output, const 
   sigemptyset(&mask);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setsigmask(&attributes, &mask);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  // A process group of its own, so that what it has started is killed with it.
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   std::string name = path;
   char* arguments[] = {name.data(), nullptr};
   const int error = posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments, environ);
@@ -99,37 +102,44 @@ void Feed(Descriptor& writer, absl::string_view& input) {
   if (count < 0 || input.empty()) writer.Close();
 }
 
-// Reads what there is; closes the pipe at its end. What exceeds `most` is read and dropped.
-void Drain(Descriptor& reader, size_t most, std::string& text) {
+// Reads what there is; closes the pipe at its end. False: it is too much. A child that writes as fast as we
+// read is left for the limit alone, so there is no way around one.
+bool Drain(Descriptor& reader, std::string& text) {
   char buffer[16384];
   while (reader.get() >= 0) {
     const ssize_t count = read(reader.get(), buffer, sizeof(buffer));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) return;
+    if (count < 0 && errno == EAGAIN) return true;
     if (count <= 0) {
       reader.Close();
-      return;
+      return true;
     }
-    text.append(buffer, std::min<size_t>(count, most - std::min(most, text.size())));
+    text.append(buffer, count);
+    if (text.size() > kOutputBytesMax) return false;
   }
+  return true;
 }
 
-// Until the child has ended; false: not by the deadline. A grandchild that keeps the pipes open is not waited
-// for.
-bool Converse(int process_fd, absl::string_view input, absl::Time deadline, Pipe& to, Pipe& from,
-              Pipe& errors, ProcessResult& result) {
+bool DrainBoth(Pipe& from, Pipe& errors, ProcessResult& result) {
+  return Drain(from.reader, result.standard_output) && Drain(errors.reader, result.standard_error);
+}
+
+enum class Ending { kEnded, kTooLate, kTooMuchOutput };
+
+// Until the child has ended, or has to be. A grandchild that keeps the pipes open is not waited for.
+Ending Converse(int process_fd, absl::string_view input, absl::Time deadline, Pipe& to, Pipe& from,
+                Pipe& errors, ProcessResult& result) {
   for (;;) {
     const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
-    if (left_ms <= 0) return false;
+    if (left_ms <= 0) return Ending::kTooLate;
     pollfd fds[] = {{process_fd, POLLIN, 0},
                     {to.writer.get(), POLLOUT, 0},
                     {from.reader.get(), POLLIN, 0},
                     {errors.reader.get(), POLLIN, 0}};
-    if (poll(fds, 4, static_cast<int>(left_ms) + 1) < 0 && errno != EINTR) return false;
+    if (poll(fds, 4, static_cast<int>(left_ms) + 1) < 0 && errno != EINTR) return Ending::kTooLate;
     if (fds[1].revents != 0) Feed(to.writer, input);
-    Drain(from.reader, kOutputBytesMax, result.standard_output);
-    Drain(errors.reader, kErrorBytesMax, result.standard_error);
-    if (fds[0].revents != 0) return true;
+    if (!DrainBoth(from, errors, result)) return Ending::kTooMuchOutput;
+    if (fds[0].revents != 0) return Ending::kEnded;
   }
 }
 
@@ -157,25 +167,29 @@ absl::StatusOr<ProcessResult> RunProcess(const std::string& path, absl::string_v
   Descriptor process_fd;
   process_fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   ProcessResult result;
-  const bool has_ended = process_fd.get() >= 0 &&
-                         Converse(process_fd.get(), input, absl::Now() + timeout, to, from, errors, result);
-  if (!has_ended) kill(pid, SIGKILL);
+  Ending ending = Ending::kTooLate;
+  if (process_fd.get() >= 0) {
+    ending = Converse(process_fd.get(), input, absl::Now() + timeout, to, from, errors, result);
+  }
+  if (ending != Ending::kEnded) kill(-pid, SIGKILL);
   running_child.store(0);  // Before its id is free for others.
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  if (!has_ended) {
+  if (ending == Ending::kTooLate) {
     return Failure(kTryAgainLater, absl::StrCat(path, " did not end within ", absl::FormatDuration(timeout)));
   }
-  Drain(from.reader, kOutputBytesMax, result.standard_output);
-  Drain(errors.reader, kErrorBytesMax, result.standard_error);
+  if (ending == Ending::kTooMuchOutput || !DrainBoth(from, errors, result)) {
+    return Failure(kDecoding, absl::StrCat(path, " printed more than ", kOutputBytesMax, " bytes"));
+  }
+  result.standard_error.resize(std::min(result.standard_error.size(), kErrorBytesMax));
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
 }
 
 void KillRunningProcess() {
   const pid_t pid = running_child.load();
-  if (pid > 0) kill(pid, SIGKILL);
+  if (pid > 0) kill(-pid, SIGKILL);
 }
 
 }  // namespace ringswitch::cni

@@ -19,11 +19,12 @@ struct ProcessResult {
 
 // Runs `path` with this process's environment and `input` on its stdin. The child inherits nothing but its
 // three streams, all of them pipes of ours: a runtime that waits for the end of our own streams never waits
-// for a child. After `timeout` it is killed: kTryAgainLater.
+// for a child. After `timeout` it is killed: kTryAgainLater; so is, as soon as it prints more than 1 MiB:
+// kDecoding.
 absl::StatusOr<ProcessResult> RunProcess(const std::string& path, absl::string_view input,
                                          absl::Duration timeout);
 
-// Kills the child that RunProcess waits for, if any. Safe in a signal handler.
+// Kills the child that RunProcess waits for, if any, with its process group. Safe in a signal handler.
 void KillRunningProcess();
 
 }  // namespace ringswitch::cni

@@ -119,6 +119,16 @@ TEST(CniConfig, BadValuesAreNamed) {
       {"", "FOO=1", kBadEnvironment, "FOO=1"},
       {"", "FOO", kBadEnvironment, "FOO"},
       {"", "IgnoreUnknown=maybe", kBadEnvironment, "IgnoreUnknown"},
+      {"", "K8S_POD_NAME=a\xff", kBadEnvironment, "K8S_POD_NAME"},
+      {"", "IgnoreUnknown=1;K8S_POD_NAMESPACE=\xc3;K8S_POD_NAME=a", kBadEnvironment, "K8S_POD_NAMESPACE"},
+      {"\"bridge\":\"\xff\"", "", kDecoding, "stdin"},
+      {R"("isGateway":[])", "", kBadConfig, "isGateway:"},
+      {R"("isGateway":{})", "", kBadConfig, "isGateway:"},
+      {R"("hairpinMode":1)", "", kBadConfig, "hairpinMode:"},
+      {R"("bcqueuelen":"5")", "", kBadConfig, "bcqueuelen:"},
+      {R"("master":false)", "", kBadConfig, "master:"},
+      {R"("mode":5)", "", kBadConfig, "mode:"},
+      {R"("type":5)", "", kBadConfig, "type:"},
       {R"("isGateway":true)", "", kUnsupportedField, "isGateway:"},
       {R"("IPMasq":true)", "", kUnsupportedField, "ipMasq:"},
       {R"("master":"eth1")", "", kUnsupportedField, "master:"},
@@ -143,6 +153,8 @@ TEST(CniConfig, DocumentsThatAreNone) {
   EXPECT_EQ(CodeOf(ReadNetworkConfig("{").status()), kDecoding);
   EXPECT_EQ(CodeOf(ReadNetworkConfig("[]").status()), kDecoding);
   EXPECT_EQ(CodeOf(ReadNetworkConfig(Text("") + "x").status()), kDecoding);
+  EXPECT_EQ(CodeOf(ReadNetworkConfig(Text("") + std::string(1, '\0')).status()), kDecoding);
+  EXPECT_EQ(CodeOf(ReadNetworkConfig("\xef\xbb\xbf" + Text("")).status()), kDecoding);
   EXPECT_EQ(CodeOf(ReadNetworkConfig(R"({"name":"n1"})").status()), kIncompatibleVersion);
   EXPECT_EQ(CodeOf(ReadNetworkConfig(R"({"cniVersion":"9.9.9","name":"n1"})").status()),
             kIncompatibleVersion);
@@ -212,11 +224,16 @@ TEST_F(CniInvocation, BadVariablesAreNamed) {
     setenv("CNI_CONTAINERID", id, 1);
     EXPECT_THAT(std::string(ReadInvocation().status().message()), HasSubstr("CNI_CONTAINERID")) << id;
   }
-  for (const char* name : {".", "..", "a/b", "a:b", "a b", "sixteen-bytes-ab"}) {
+  for (const char* name : {".", "..", "a/b", "a:b", "a b", "a\xff", "sixteen-bytes-ab"}) {
     SetAll("ADD");
     setenv("CNI_IFNAME", name, 1);
     EXPECT_THAT(std::string(ReadInvocation().status().message()), HasSubstr("CNI_IFNAME")) << name;
   }
+  SetAll("ADD");
+  setenv("CNI_NETNS", "/run/netns/\xff", 1);
+  EXPECT_THAT(std::string(ReadInvocation().status().message()), HasSubstr("CNI_NETNS"));
+  setenv("CNI_COMMAND", "DEL", 1);
+  EXPECT_TRUE(ReadInvocation().ok());
 }
 
 }  // namespace

@@ -14,12 +14,14 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cni-plugin/failure.h"
 #include "cni-plugin/json.h"
 #include "cni-plugin/plugin.h"
+#include "cni-plugin/process.h"
 #include "ringswitch/v1/agent.grpc.pb.h"
 #include "ringswitch/v1/attachment.grpc.pb.h"
 
@@ -205,6 +207,39 @@ TEST_F(CniPlugin, IpamThatGivesNoAddressIsAnError) {
     EXPECT_FALSE(Run("ADD", "c1", Text()).ok()) << output;
   }
   EXPECT_THAT(std::string(ErrorJson("1.0.0", Run("ADD", "c1", Text()).status())), HasSubstr("oops"));
+}
+
+TEST_F(CniPlugin, IpamThatPrintsWithoutEndIsEnded) {
+  StartAgent();
+  for (const char* output : {"exec cat /dev/zero", "cat /dev/zero", "exec cat /dev/zero >&2"}) {
+    WriteIpam(output);
+    const absl::Time start = absl::Now();
+    EXPECT_EQ(CodeOf(Run("ADD", "c1", Text()).status()), kDecoding) << output;
+    EXPECT_LT(absl::Now() - start, absl::Seconds(10)) << output;
+    EXPECT_EQ(Journal().back(), "ipam DEL") << output;
+  }
+}
+
+// As the handler of SIGTERM does it.
+TEST_F(CniPlugin, RunningIpamIsKilledWithItsChildren) {
+  StartAgent();
+  WriteIpam("sleep 50 & echo $! > " + root_ + "/sleeper; wait");
+  std::thread killer([this] {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (Contents("sleeper").empty() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(10));
+    KillRunningProcess();
+  });
+  EXPECT_EQ(CodeOf(Run("ADD", "c1", Text()).status()), kInternal);
+  killer.join();
+  const std::string status_path = "/proc/" + std::to_string(std::stoi(Contents("sleeper"))) + "/cmdline";
+  const absl::Time deadline = absl::Now() + absl::Seconds(5);
+  std::string command = "?";
+  while (!command.empty() && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(10));
+    std::ifstream file(status_path);  // Gone, or empty where nobody has reaped it yet.
+    command.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  EXPECT_EQ(command, "");
 }
 
 TEST_F(CniPlugin, SecondAddLeavesTheFirstAlone) {

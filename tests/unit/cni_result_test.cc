@@ -117,6 +117,7 @@ TEST(CniResult, PreviousResultMustKnowTheInterface) {
   v1::Attachment expected = Pod();
   EXPECT_EQ(CodeOf(ReadPreviousResult(Config("1.0.0"), expected)), kBadConfig);
   EXPECT_EQ(CodeOf(ReadPreviousResult(Config("1.0.0", R"(,"prevResult":{})"), expected)), kBadConfig);
+  EXPECT_EQ(CodeOf(ReadPreviousResult(Config("1.0.0", R"(,"prevResult":[])"), expected)), kBadConfig);
   const NetworkConfig other =
       Config("1.0.0", R"(,"prevResult":{"interfaces":[{"name":"eth0","sandbox":"/run/netns/other"}]})");
   EXPECT_EQ(CodeOf(ReadPreviousResult(other, expected)), kBadConfig);
