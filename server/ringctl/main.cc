@@ -18,6 +18,7 @@
 #include "server/ringctl/failure.h"
 #include "server/ringctl/flags.h"
 #include "server/ringctl/session.h"
+#include "server/ringctl/table.h"
 
 namespace ringswitch::ringctl {
 namespace {
@@ -66,7 +67,7 @@ int Run(int argc, char** argv) {
   } catch (const CLI::Success& request) {  // --help or --version
     root.exit(request);
   } catch (const CLI::ParseError& error) {
-    std::cerr << "ringctl: " << error.what() << "\nsee: " << CommandName(root) << " --help\n";
+    std::cerr << "ringctl: " << EscapeControls(error.what()) << "\nsee: " << CommandName(root) << " --help\n";
     return kExitUsage;
   }
   if (!std::cout.flush()) {

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "server/ringctl/table.h"
 
 namespace ringswitch::ringctl {
 
@@ -16,7 +17,7 @@ Session::Session() {
 
 bool Session::Fail(const Failure& failure) {
   for (const std::string& line : failure.lines) {
-    std::cerr << "ringctl: " << line << '\n';
+    std::cerr << "ringctl: " << EscapeControls(line) << '\n';
   }
   exit_code_ = failure.exit_code;
   return false;

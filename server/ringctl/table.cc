@@ -9,6 +9,28 @@
 
 namespace ringswitch::ringctl {
 
+namespace {
+
+// Bytes of the UTF-8 character that `text` begins with; 0: none. Overlong forms of control characters begin
+// with 0xc0, 0xe0 or 0xf0 and are taken for none too.
+size_t Utf8Size(absl::string_view text) {
+  const auto byte = [text](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  size_t size = 0;
+  if (byte(0) < 0x80) size = 1;
+  if (byte(0) >= 0xc2 && byte(0) < 0xe0) size = 2;
+  if (byte(0) >= 0xe0 && byte(0) < 0xf0) size = 3;
+  if (byte(0) >= 0xf0 && byte(0) < 0xf5) size = 4;
+  const bool is_overlong = (byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xf0 && byte(1) < 0x90);
+  for (size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0) != 0x80 || is_overlong) {
+      return 0;
+    }
+  }
+  return size;
+}
+
+}  // namespace
+
 Table::Table(std::vector<std::string> titles) : has_header_(!titles.empty()) {
   for (std::string& title : titles) {
     right_aligned_.push_back(!title.empty() && title.back() == '>');
@@ -26,6 +48,7 @@ void Table::AddRow(std::vector<std::string> cells) {
     if (cell.empty()) {
       cell.push_back('-');
     }
+    cell = EscapeControls(cell);
   }
   rows_.push_back(std::move(cells));
 }
@@ -50,6 +73,26 @@ std::string Table::ToString() const {
     text.push_back('\n');
   }
   return text;
+}
+
+std::string EscapeControls(absl::string_view text) {
+  std::string escaped;
+  while (!text.empty()) {
+    const size_t size = Utf8Size(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    const bool is_c1 = size == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;
+    const bool is_shown = size > 1 ? !is_c1 : size == 1 && first >= 0x20 && first != 0x7f;
+    const absl::string_view character = text.substr(0, std::max<size_t>(size, 1));
+    for (const char c : character) {
+      if (is_shown) {
+        escaped.push_back(c);
+      } else {
+        absl::StrAppend(&escaped, "\\x", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+      }
+    }
+    text.remove_prefix(character.size());
+  }
+  return escaped;
 }
 
 std::string EnumWord(absl::string_view name, absl::string_view prefix) {

@@ -17,7 +17,7 @@ class Table {
   // No titles: no header line, as in "show" output.
   explicit Table(std::vector<std::string> titles);
 
-  // An empty cell becomes "-". Rows may be shorter than the header.
+  // An empty cell becomes "-"; control characters are escaped. Rows may be shorter than the header.
   void AddRow(std::vector<std::string> cells);
 
   // Lines with line ends; columns two blanks apart, none at the end of a line.
@@ -28,6 +28,10 @@ class Table {
   std::vector<bool> right_aligned_;
   bool has_header_ = false;
 };
+
+// `text` with control characters, C1 ones too, and bytes that are no UTF-8 as "\x1b": names that others gave
+// must neither forge lines nor steer the terminal.
+std::string EscapeControls(absl::string_view text);
 
 // "PORT_STATE_UP" without "PORT_STATE_" in lower case: "up". An unspecified or unknown value is "-".
 std::string EnumWord(absl::string_view name, absl::string_view prefix);

@@ -67,6 +67,21 @@ TEST(Table, AlignsColumnsAndMarksEmptyCells) {
             "port2  1234  default/web-0\n");
 }
 
+TEST(Table, ControlCharactersForgeNeitherLinesNorEscapes) {
+  EXPECT_EQ(EscapeControls("a\x1b[31m\n\t\x7f"
+                           "b"),
+            "a\\x1b[31m\\x0a\\x09\\x7fb");
+  EXPECT_EQ(EscapeControls("\xc2\x9b"
+                           "1m\x9b\xc0\x9b\xe0\x80\x9b"),
+            "\\xc2\\x9b1m\\x9b\\xc0\\x9b\\xe0\\x80\\x9b");
+  EXPECT_EQ(EscapeControls("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"),
+            "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80");
+  EXPECT_EQ(EscapeControls("\xc3"), "\\xc3");
+  Table table({});
+  table.AddRow({"p1\np2"});
+  EXPECT_EQ(table.ToString(), "p1\\x0ap2\n");
+}
+
 TEST(Table, WithoutRowsIsItsHeader) {
   EXPECT_EQ(Table({"NAME", "MTU>"}).ToString(), "NAME  MTU\n");
 }
