@@ -2,6 +2,7 @@
 
 #include <sys/utsname.h>
 
+#include "server/agent/control_error.h"
 #include "server/agent/metrics.h"
 #include "server/agent/version.h"
 
@@ -30,9 +31,9 @@ grpc::Status AgentService::GetAgentInfo(grpc::ServerContext*, const v1::GetAgent
   ModelCounts counts = model_->Counts();
   info->set_switch_count(counts.switches);
   info->set_port_count(counts.ports);
-  for (const std::string& problem : model_->Problems()) info->add_problems(problem);
+  for (const std::string& problem : model_->Problems()) info->add_problems(Printable(problem));
   std::string metrics_problem = metrics_->problem();
-  if (!metrics_problem.empty()) info->add_problems(metrics_problem);
+  if (!metrics_problem.empty()) info->add_problems(Printable(metrics_problem));
   info->add_not_enforced("NetworkPolicy for traffic between pods of this node");
   return grpc::Status::OK;
 }

@@ -32,6 +32,22 @@ std::vector<std::string> Lines(const absl::Status& status, const char* url) {
   return lines;
 }
 
+// Bytes of the UTF-8 character at `at`; 0: there is none, or an overlong one, a surrogate, one out of range.
+size_t Utf8Length(const std::string& text, size_t at) {
+  const auto byte = [&text](size_t i) { return static_cast<unsigned char>(i < text.size() ? text[i] : 0); };
+  const unsigned char first = byte(at);
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  const size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xc0) != 0x80) return 0;
+  }
+  const unsigned char second = byte(at + 1);
+  const bool is_bad = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+                      (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
+  return is_bad ? 0 : length;
+}
+
 }  // namespace
 
 absl::Status FieldError(const std::vector<FieldViolation>& violations) {
@@ -82,6 +98,22 @@ std::string Quoted(const std::string& text) {
   bool is_cut = text.size() > kQuotedMax;
   std::string shown = text.substr(0, kQuotedMax);
   return absl::StrCat("\"", absl::CHexEscape(shown), is_cut ? "..." : "", "\"");
+}
+
+std::string Printable(const std::string& text) {
+  std::string printable;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = Utf8Length(text, at);
+    const unsigned char first = static_cast<unsigned char>(text[at]);
+    if (length == 0 || first < ' ' || first == 0x7f) {
+      absl::StrAppend(&printable, "\\x", absl::Hex(first, absl::kZeroPad2));
+      ++at;
+    } else {
+      printable.append(text, at, length);
+      at += length;
+    }
+  }
+  return printable;
 }
 
 }  // namespace ringswitch::agent

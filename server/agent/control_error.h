@@ -33,4 +33,8 @@ ErrorReason ErrorReasonOf(const absl::Status& status);
 // Text of a caller in quotes, made printable and cut to a length that suits a message.
 std::string Quoted(const std::string& text);
 
+// Text of any origin as one line of valid UTF-8, which a protobuf string must be: control characters and
+// bytes that are no UTF-8 become \xNN, the rest stays readable.
+std::string Printable(const std::string& text);
+
 }  // namespace ringswitch::agent

@@ -46,7 +46,7 @@ absl::StatusOr<File> LockFile(const std::string& path, const std::string& what) 
   return file;
 }
 
-absl::StatusOr<ControlSocket> ControlSocket::Claim(const std::string& path) {
+absl::Status ControlSocket::CheckPath(const std::string& path) {
   if (path.empty() || path[0] != '/') {
     return absl::InvalidArgumentError(absl::StrCat("socket: \"", path, "\" is not an absolute path"));
   }
@@ -54,6 +54,12 @@ absl::StatusOr<ControlSocket> ControlSocket::Claim(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat("socket: the path has ", path.size(), " bytes, at most ",
                                                    kSocketPathMax, " are possible"));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ControlSocket> ControlSocket::Claim(const std::string& path) {
+  absl::Status status = CheckPath(path);
+  if (!status.ok()) return status;
   std::error_code error;
   std::filesystem::path parent = std::filesystem::path(path).parent_path();
   std::filesystem::create_directories(parent, error);

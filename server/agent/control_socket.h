@@ -27,6 +27,8 @@ absl::StatusOr<File> LockFile(const std::string& path, const std::string& what);
 
 class ControlSocket {
  public:
+  // What Claim refuses about the path as such, without looking at the system.
+  static absl::Status CheckPath(const std::string& path);
   // Makes the directory where it is missing and takes the lock. INVALID_ARGUMENT: the path is no good.
   static absl::StatusOr<ControlSocket> Claim(const std::string& path);
   ControlSocket(ControlSocket&&) = default;

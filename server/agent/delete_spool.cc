@@ -7,11 +7,12 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "dataplane/file.h"
+#include "server/agent/control_error.h"
+#include "server/agent/text_file.h"
 
 namespace ringswitch::agent {
 namespace {
@@ -43,21 +44,36 @@ bool DeleteSpool::ReplayFile(const std::string& name) {
   const File lock(open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock.is_open() || flock(lock.fd(), LOCK_EX) != 0) return false;
   const std::filesystem::path path = std::filesystem::path(directory_) / name;
-  std::ifstream file(path);
-  if (!file) return false;  // an ADD has taken it
-  const nlohmann::json document = nlohmann::json::parse(file, nullptr, false);
+  const absl::StatusOr<std::string> text = ReadTextFile(path.string(), kSpooledDelSizeMax);
+  if (text.status().code() == absl::StatusCode::kFailedPrecondition) {
+    SetAside(name, std::string(text.status().message()));
+    return false;
+  }
+  if (!text.ok()) return false;  // an ADD has taken it
+  const nlohmann::json document = nlohmann::json::parse(*text, nullptr, false);
   const std::string container_id = TextOf(document, "container_id");
   const std::string ifname = TextOf(document, "ifname");
-  std::error_code error;
   if (container_id.empty() || ifname.empty()) {
-    spdlog::error("{} is no spooled DEL; set aside as .{}", path.string(), name);
-    std::filesystem::rename(path, path.parent_path() / ("." + name), error);
+    SetAside(name, path.string() + " is no spooled DEL");
     return false;
   }
   absl::Status status = remove_(container_id, ifname);
   if (!status.ok() && !absl::IsInvalidArgument(status)) return false;
+  std::error_code error;
   std::filesystem::remove(path, error);
   return true;
+}
+
+void DeleteSpool::SetAside(const std::string& name, const std::string& cause) {
+  const std::filesystem::path directory(directory_);
+  std::error_code error;
+  std::filesystem::rename(directory / name, directory / ("." + name), error);
+  if (!error) {
+    stuck_.erase(name);
+    spdlog::error("{}; set aside as {}", Printable(cause), Printable("." + name));
+  } else if (stuck_.insert(name).second) {
+    spdlog::error("{}; it cannot be set aside: {}: remove it", Printable(cause), error.message());
+  }
 }
 
 void DeleteSpool::Start() {

@@ -6,12 +6,13 @@
 // Replayed once before the control socket is published, so that a dead pod's port is gone before anybody
 // looks, and every few seconds after, for a DEL that gave up on an agent that was only slow. Each file is
 // replayed and removed under the directory's lock, which the plugin's ADD of the same key takes too: a DEL
-// can never remove what a later ADD has made. A file whose text says nothing sensible is set aside under a
-// name that begins with '.', logged once.
+// can never remove what a later ADD has made. What is no regular file, or says nothing sensible, is set aside
+// under a name that begins with '.', logged once.
 
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -36,9 +37,11 @@ class DeleteSpool {
 
  private:
   bool ReplayFile(const std::string& name);
+  void SetAside(const std::string& name, const std::string& cause);
 
   const std::string directory_;
   const Delete remove_;
+  std::set<std::string> stuck_;  // could not be set aside, which was logged; one Replay at a time
   std::mutex mutex_;
   std::condition_variable changed_;
   bool is_stopped_ = false;

@@ -5,14 +5,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
+#include <map>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "server/agent/control_error.h"
+#include "server/agent/control_socket.h"
 #include "server/agent/metrics.h"
 #include "server/agent/proto_codec.h"
+#include "server/agent/text_file.h"
 #include "server/agent/verification.h"
 #include "server/agent/version.h"
 
@@ -56,19 +58,19 @@ void DeclareFlags(CLI::App* app, Flags* flags) {
 
 // "(switches[0]) bogus: Cannot find field." is protobuf's way of telling an unknown field.
 absl::Status ReadConfig(const std::string& path, v1::AgentConfig* config) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return absl::InvalidArgumentError(absl::StrCat("cannot read configuration file ", path));
-  std::ostringstream text;
-  text << stream.rdbuf();
+  absl::StatusOr<std::string> text = ReadTextFile(path, kConfigSizeMax);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("configuration file: ", text.status().message()));
+  }
   google::protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = false;
-  auto status = google::protobuf::util::JsonStringToMessage(text.str(), config, options);
+  auto status = google::protobuf::util::JsonStringToMessage(*text, config, options);
   if (status.ok()) return absl::OkStatus();
   std::string message(status.message());
   std::replace(message.begin(), message.end(), '\n', ' ');
   size_t unknown = message.find(": Cannot find field.");
   if (unknown != std::string::npos) message = absl::StrCat("unknown field ", message.substr(0, unknown));
-  return absl::InvalidArgumentError(absl::StrCat("configuration file ", path, ": ", message));
+  return absl::InvalidArgumentError(absl::StrCat("configuration file ", path, ": ", Printable(message)));
 }
 
 absl::StatusOr<RxMode> ParseRxMode(const std::string& text) {
@@ -93,6 +95,41 @@ void TakeUnlessEmpty(const std::string& value, std::string* option) {
   if (!value.empty()) *option = value;
 }
 
+absl::Status CheckCount(const char* field, int count, size_t count_max) {
+  if (static_cast<size_t>(count) <= count_max) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", count, " are too many: at most ", count_max));
+}
+
+// Names and places that are there twice. Whether the switch of a port exists only the start can tell: the API
+// may have made it.
+absl::Status CheckDuplicates(const v1::AgentConfig& config) {
+  std::map<std::string, int> switches;
+  for (int i = 0; i < config.switches_size(); ++i) {
+    const auto [first, is_new] = switches.emplace(config.switches(i).name(), i);
+    if (is_new) continue;
+    return absl::InvalidArgumentError(absl::StrCat("switches[", i, "].name: ", Quoted(first->first),
+                                                   " is the name of switches[", first->second,
+                                                   "] already: take another one"));
+  }
+  std::map<std::string, int> ports;
+  std::map<std::pair<std::string, std::string>, int> places;
+  for (int i = 0; i < config.ports_size(); ++i) {
+    const v1::Port& port = config.ports(i);
+    const auto [first, is_new_name] = ports.emplace(port.name(), i);
+    if (!is_new_name) {
+      return absl::InvalidArgumentError(absl::StrCat("ports[", i, "].name: ", Quoted(port.name()),
+                                                     " is the name of ports[", first->second,
+                                                     "] already: take another one"));
+    }
+    const auto [place, is_new] = places.emplace(std::pair(port.tap().netns(), port.tap().ifname()), i);
+    if (is_new) continue;
+    return absl::InvalidArgumentError(absl::StrCat("ports[", i, "].tap.ifname: ", Quoted(port.tap().ifname()),
+                                                   " is the interface of ports[", place->second,
+                                                   "] in the same netns already: take another one"));
+  }
+  return absl::OkStatus();
+}
+
 // Errors of the first switch or port that is wrong.
 absl::Status CheckObjects(const v1::AgentConfig& config) {
   for (int i = 0; i < config.switches_size(); ++i) {
@@ -104,7 +141,9 @@ absl::Status CheckObjects(const v1::AgentConfig& config) {
     absl::Status status = Verification::NewPort(Decode(config.ports(i)), nullptr).status();
     if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat("ports[", i, "]: ", status.message()));
   }
-  return absl::OkStatus();
+  absl::Status status = CheckCount("switches", config.switches_size(), bridge::kSwitchesMax);
+  if (status.ok()) status = CheckCount("ports", config.ports_size(), bridge::kPortsMax);
+  return status.ok() ? CheckDuplicates(config) : status;
 }
 
 absl::Status TakeDataplane(const Flags& flags, const v1::AgentConfig& config, DataplaneOptions* options) {
@@ -118,6 +157,10 @@ absl::Status TakeDataplane(const Flags& flags, const v1::AgentConfig& config, Da
   status = CheckRange("buffers_per_worker", options->buffers_per_worker, kBuffersPerWorkerMin,
                       kBuffersPerWorkerMax);
   if (!status.ok()) return status;
+  if (!v1::RxMode_IsValid(config.rx_mode())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rx_mode: ", config.rx_mode(), " is not RX_MODE_MULTISHOT or RX_MODE_ONESHOT"));
+  }
   if (!flags.rx_mode.empty()) {
     absl::StatusOr<RxMode> mode = ParseRxMode(flags.rx_mode);
     if (!mode.ok()) return mode.status();
@@ -134,6 +177,8 @@ absl::StatusOr<Options> Combine(const Flags& flags, const v1::AgentConfig& confi
   options.check_config_only = flags.check_config;
   TakeUnlessEmpty(config.socket(), &options.socket);
   TakeUnlessEmpty(flags.socket, &options.socket);
+  absl::Status status = ControlSocket::CheckPath(options.socket);
+  if (!status.ok()) return status;
   TakeUnlessEmpty(config.state_dir(), &options.state_dir);
   TakeUnlessEmpty(flags.state_dir, &options.state_dir);
   TakeUnlessEmpty(config.spool_dir(), &options.spool_dir);
@@ -150,7 +195,7 @@ absl::StatusOr<Options> Combine(const Flags& flags, const v1::AgentConfig& confi
   absl::StatusOr<std::string> address = ParseMetricsAddress(options.metrics_address);
   if (!address.ok()) return address.status();
   options.metrics_address = *address;
-  absl::Status status = TakeDataplane(flags, config, &options.dataplane);
+  status = TakeDataplane(flags, config, &options.dataplane);
   if (!status.ok()) return status;
   status = CheckObjects(config);
   if (!status.ok()) return status;

@@ -10,12 +10,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "dataplane/file.h"
+#include "server/agent/control_error.h"
+#include "server/agent/text_file.h"
 
 namespace ringswitch::agent {
 namespace {
@@ -30,18 +31,10 @@ absl::Status ErrnoError(const std::string& what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-absl::StatusOr<std::string> ReadWhole(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return ErrnoError(absl::StrCat("cannot read ", path));
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (stream.bad()) return ErrnoError(absl::StrCat("cannot read ", path));
-  return text.str();
-}
-
 absl::Status WriteWhole(const std::string& path, const std::string& content) {
   std::string aside = path + ".new";
-  File file(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  // A FIFO or a link in the way is an error, nothing to wait for or to write through.
+  File file(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0600));
   if (!file.is_open()) return ErrnoError(absl::StrCat("cannot create ", aside));
   for (size_t written = 0; written < content.size();) {
     ssize_t n = write(file.fd(), content.data() + written, content.size() - written);
@@ -91,8 +84,8 @@ StoredState StateStore::Load() {
     std::string name = it->path().filename().string();
     if (absl::EndsWith(name, kSuffix)) names.push_back(name);
     if (absl::EndsWith(name, kAsideSuffix)) {
-      damaged_.push_back(absl::StrCat("state file ", directory_, "/", name,
-                                      " was set aside earlier: remove it when looked at"));
+      damaged_.push_back(Printable(absl::StrCat("state file ", directory_, "/", name,
+                                                " was set aside earlier: remove it when looked at")));
     }
   }
   if (error) damaged_.push_back(absl::StrCat("state directory ", directory_, ": ", error.message()));
@@ -100,7 +93,7 @@ StoredState StateStore::Load() {
 
   StoredIds ids;
   if (std::find(names.begin(), names.end(), kIdsFile) != names.end()) {
-    absl::StatusOr<std::string> text = ReadWhole(absl::StrCat(directory_, "/", kIdsFile));
+    absl::StatusOr<std::string> text = ReadTextFile(absl::StrCat(directory_, "/", kIdsFile), kConfigSizeMax);
     absl::StatusOr<StoredIds> read = text.ok() ? IdsFromJson(*text) : text.status();
     if (read.ok()) ids = *read;
     if (!read.ok()) SetAside(kIdsFile, read.status());
@@ -123,7 +116,7 @@ StoredState StateStore::Load() {
 }
 
 void StateStore::LoadFile(const std::string& file_name, StoredState* state) {
-  absl::StatusOr<std::string> text = ReadWhole(absl::StrCat(directory_, "/", file_name));
+  absl::StatusOr<std::string> text = ReadTextFile(absl::StrCat(directory_, "/", file_name), kConfigSizeMax);
   absl::Status status = text.status();
   if (text.ok() && absl::StartsWith(file_name, "switch.")) {
     status =
@@ -146,6 +139,7 @@ void StateStore::SetAside(const std::string& file_name, const absl::Status& caus
   if (rename(path.c_str(), absl::StrCat(path, kAsideSuffix).c_str()) != 0) {
     absl::StrAppend(&problem, " (it could not be renamed: ", std::strerror(errno), ")");
   }
+  problem = Printable(problem);  // the cause may quote the file
   spdlog::error("{}", problem);
   std::lock_guard lock(mutex_);
   damaged_.push_back(problem);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -33,14 +34,22 @@ void CheckName(const std::string& field, const std::string& name, size_t length_
                            punctuation, "], the first one a letter or digit")});
 }
 
+// The kernel's rule (dev_valid_name, where 0xa0 is white space) without two kinds of names: those with '%',
+// which it would replace by a number, and those of /proc/sys/net/ipv4/conf that stand for all interfaces.
+bool IsIfname(const std::string& name) {
+  static const std::set<std::string> kReserved = {"", ".", "..", "all", "default"};
+  return name.size() <= kIfnameMax && kReserved.count(name) == 0 &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return c > ' ' && c != 0x7f && c != '/' && c != ':' && c != '%' && c != 0xa0;
+         });
+}
+
 void CheckIfname(const std::string& field, const std::string& name, Violations* violations) {
-  bool is_clean = std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return c != '/' && c != ':' && !absl::ascii_isspace(c) && !absl::ascii_iscntrl(c);
-  });
-  if (is_clean && !name.empty() && name.size() <= kIfnameMax && name != "." && name != "..") return;
+  if (IsIfname(name)) return;
   violations->push_back(
       {field, absl::StrCat(Quoted(name), " is not an interface name: 1 to ", kIfnameMax,
-                           " bytes without '/', ':' and white space, not \".\" or \"..\"")});
+                           " bytes without '/', ':', '%', white space and byte 0xa0, not "
+                           "\".\", \"..\", \"all\" or \"default\"; take one such as eth0")});
 }
 
 void CheckNetns(const std::string& field, const std::string& path, Violations* violations) {

@@ -367,18 +367,41 @@ def test_configuration_file_makes_switches_and_ports(agents, tmp_path):
         pod.delete()
 
 
+CONFIG_PORT = '{"name": "%s", "switch_name": "sw0", "tap": {"netns": "/run/netns/n", "ifname": "%s"}}'
+
+
 @pytest.mark.parametrize(
     "content, word",
-    [("{", "ringswitchd.json"), ('{"nonsense": 1}', "nonsense"), ('{"workers": 99}', "workers"), ('{"switches": [{"name": "a/b"}]}', "name")],
+    [
+        ("{", "ringswitchd.json"),
+        ('{"nonsense": 1}', "nonsense"),
+        ('{"workers": 99}', "workers"),
+        ('{"rx_mode": 7}', "rx_mode"),
+        ('{"socket": "/%s"}' % ("s" * 96), "socket"),
+        ('{"switches": [{"name": "a/b"}]}', "name"),
+        ('{"switches": [{"name": "a"}, {"name": "a"}]}', "switches[1].name"),
+        ('{"switches": [%s]}' % ", ".join('{"name": "s%d"}' % number for number in range(65)), "switches: 65"),
+        ('{"ports": [%s, %s]}' % (CONFIG_PORT % ("a", "e0"), CONFIG_PORT % ("a", "e1")), "ports[1].name"),
+        ('{"ports": [%s, %s]}' % (CONFIG_PORT % ("a", "e0"), CONFIG_PORT % ("b", "e0")), "ports[1].tap.ifname"),
+    ],
 )
 def test_check_config_names_what_is_wrong(tmp_path, content, word):
     config = tmp_path / "ringswitchd.json"
     config.write_text(content)
     command = [str(BINARIES / "ringswitchd"), "--config", str(config), "--check-config"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=5)
-    assert done.returncode == 2 and word in done.stdout + done.stderr
+    assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1
     config.write_text('{"switches": [{"name": "sw1"}]}')
     assert subprocess.run(command, capture_output=True, timeout=5).returncode == 0
+
+
+def test_configuration_must_be_a_regular_file(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for path in (fifo, tmp_path, pathlib.Path("/dev/zero"), tmp_path / "none"):
+        command = [str(BINARIES / "ringswitchd"), "--config", str(path), "--check-config"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5)
+        assert done.returncode == 2 and str(path) in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_fresh_namespace_with_an_old_path_is_attached_afresh(bed):

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -70,6 +71,23 @@ TEST_F(AgentDeleteSpool, WhatIsNoDelIsSetAside) {
     EXPECT_THAT(Names(), ElementsAre(".c1:eth0.json")) << text;
   }
   EXPECT_THAT(deleted_, IsEmpty());
+}
+
+TEST_F(AgentDeleteSpool, WhatIsNoRegularFileIsSetAside) {
+  std::filesystem::create_directory(root_ + "/x.json");
+  ASSERT_EQ(mkfifo((root_ + "/y.json").c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/zero", root_ + "/z.json");
+  Write("c1:eth0.json", R"({"container_id":"c1","ifname":"eth0"})");
+  EXPECT_EQ(DeleteSpool(root_, delete_).Replay(), 1);
+  EXPECT_THAT(Names(), UnorderedElementsAre(".x.json", ".y.json", ".z.json"));
+}
+
+TEST_F(AgentDeleteSpool, WhatCannotBeSetAsideStopsNothing) {
+  std::filesystem::create_directory(root_ + "/x.json");
+  Write(".x.json", "in the way");
+  Write("c1:eth0.json", R"({"container_id":"c1","ifname":"eth0"})");
+  EXPECT_EQ(DeleteSpool(root_, delete_).Replay(), 1);
+  EXPECT_THAT(Names(), UnorderedElementsAre("x.json", ".x.json"));
 }
 
 TEST_F(AgentDeleteSpool, NoDirectoryIsNoDel) {

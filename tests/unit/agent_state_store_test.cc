@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -135,6 +136,33 @@ TEST_F(StateStoreTest, IdsGoOnBeyondWhatIsThereWhereTheirFileIsDamaged) {
   Write("ids.json", "garbage");
   Reopen();
   EXPECT_EQ(store_->Load().ids.next_port_id, 13u);
+}
+
+TEST_F(StateStoreTest, WhatIsNoRegularFileIsSetAside) {
+  store_->SaveSwitch(Switch());
+  ASSERT_EQ(mkfifo((directory_ + "/ids.json").c_str(), 0600), 0);
+  ASSERT_EQ(mkfifo((directory_ + "/port.p1.json").c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/zero", directory_ + "/port.p2.json");
+  std::filesystem::create_directory(directory_ + "/port.p3.json");
+  EXPECT_EQ(store_->Load().switches.size(), 1u);
+  EXPECT_THAT(store_->Problems(),
+              ElementsAre(HasSubstr("FIFO"), HasSubstr("FIFO"), HasSubstr("device"), HasSubstr("directory")));
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/port.p3.json"));
+}
+
+TEST_F(StateStoreTest, ProblemsArePrintable) {
+  Write("port.p\xff.json", "{\"name\": \"\xfe\"}");
+  store_->Load();
+  ASSERT_EQ(store_->Problems().size(), 1u);
+  const std::string problem = store_->Problems()[0];
+  EXPECT_EQ(problem.find_first_of("\xfe\xff"), std::string::npos) << problem;
+  EXPECT_THAT(problem, HasSubstr("port.p\\xff.json"));
+}
+
+TEST_F(StateStoreTest, FifoInTheWayOfASaveIsNotWaitedFor) {
+  ASSERT_EQ(mkfifo((directory_ + "/switch.sw0.json.new").c_str(), 0600), 0);
+  store_->SaveSwitch(Switch());
+  EXPECT_THAT(store_->Problems(), ElementsAre(HasSubstr("not saved")));
 }
 
 TEST_F(StateStoreTest, UnfinishedFilesAreIgnored) {

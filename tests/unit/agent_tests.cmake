@@ -11,6 +11,7 @@ ringswitch_unit_test(agent_test
     agent_restart_test.cc
     agent_state_store_test.cc
     agent_switch_model_test.cc
+    agent_text_file_test.cc
     agent_verification_test.cc
     ${AGENT_ROOM}/attachments.cc
     ${AGENT_ROOM}/control_error.cc
@@ -24,6 +25,7 @@ ringswitch_unit_test(agent_test
     ${AGENT_ROOM}/switch_model_fdb.cc
     ${AGENT_ROOM}/switch_model_ports.cc
     ${AGENT_ROOM}/switch_model_restore.cc
+    ${AGENT_ROOM}/text_file.cc
     ${AGENT_ROOM}/verification.cc
   LIBRARIES ringswitch_bridge absl::status absl::statusor absl::strings spdlog::spdlog)
 target_include_directories(agent_test SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE})
