@@ -13,10 +13,13 @@ mine=/run/ringswitch/quickstart # everything that this script keeps
 metrics=http://127.0.0.1:9477/metrics
 pods=(pod-1 pod-2)
 
-say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+say() { if [[ -t 1 ]]; then printf '\n\033[1m== %s\033[0m\n' "$*"; else printf '\n== %s\n' "$*"; fi; }
 die() { echo "quickstart: $*" >&2; exit 1; }
 agent_is_mine() { [[ -s $mine/agent.pid && $(readlink "/proc/$(<"$mine/agent.pid")/exe" 2>/dev/null) == */ringswitchd* ]]; }
 socket_answers() { [[ -S $socket ]] && perl -MIO::Socket::UNIX -e 'exit !IO::Socket::UNIX->new(Peer => shift)' "$socket"; }
+refuse_foreign_agent() { # the files under /run/ringswitch are that agent's too
+  agent_is_mine || ! socket_answers || die "an agent that this script did not start answers on $socket; stop it first"
+}
 ringctl() { echo "\$ ringctl $*"; "$bin/ringctl" "$@"; }
 
 # What a container runtime does: the plugin is run with the call in its environment and the configuration on its standard input.
@@ -92,7 +95,7 @@ start_agent() {
 attach_pods() {
   say "Two pods, attached by the CNI plugin"
   cat >"$mine/network.json" <<JSON
-{"cniVersion": "1.0.0", "name": "quickstart", "type": "ringswitch", "bridge": "sw0",
+{"cniVersion": "1.0.0", "name": "quickstart", "type": "ringswitch", "bridge": "demo",
  "ipam": {"type": "host-local", "dataDir": "$mine/ipam", "ranges": [[{"subnet": "10.99.0.0/24"}]]}}
 JSON
   local pod
@@ -108,16 +111,17 @@ address_of() { ip -n "ringswitch-$1" -4 -o address show dev eth0 | awk '{sub("/.
 
 try() {
   say "Flooded frames before the first ping"
-  ringctl floods --switch sw0
+  ringctl floods --switch demo
   say "Ping from ${pods[0]} to ${pods[1]}"
   local lost=0
   ip netns exec "ringswitch-${pods[0]}" ping -c 4 -i 0.2 -W 2 "$(address_of "${pods[1]}")" || lost=1
   say "Ports"
   ringctl port list
   say "Flooded frames after it: one more broadcast of ${pods[0]}, the question (ARP) who has the address of ${pods[1]}"
-  ringctl floods --switch sw0
+  echo "(multicast is the pods' IPv6 looking for neighbours and routers; frames sent while nobody else was there are among the drops)"
+  ringctl floods --switch demo
   say "Who is behind which port"
-  ringctl fdb list --switch sw0
+  ringctl fdb list --switch demo
   ((!lost)) || die "the pods do not reach each other; the agent's log is $runtime/quickstart.log"
 }
 
@@ -138,6 +142,7 @@ TXT
 case ${1:-} in
   --down)
     ((EUID == 0)) || die "must be root: sudo deploy/quickstart.sh --down"
+    refuse_foreign_agent
     down
     echo "quickstart: all gone; build/ and the installed packages are left"
     ;;
@@ -146,10 +151,9 @@ case ${1:-} in
     if agent_is_mine; then
       echo "quickstart: it is up already; starting anew"
       down
-    elif socket_answers; then
-      die "an agent that this script did not start answers on $socket; stop it first"
-    elif [[ -d $mine ]]; then
-      down # what a killed agent of ours left
+    else
+      refuse_foreign_agent
+      [[ ! -d $mine ]] || down # what a killed agent of ours left
     fi
     [[ ${1:-} == --no-build ]] || build
     for program in ringswitchd ringctl ringswitch; do
