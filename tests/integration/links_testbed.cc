@@ -61,7 +61,7 @@ std::string Netns::Read(const std::string& command) const {
 }
 
 void LinksTest::SetUp() {
-  if (geteuid() != 0) GTEST_SKIP() << "SKIP: needs root for namespaces and TAPs";
+  ASSERT_EQ(geteuid(), 0u) << "needs root for namespaces and TAPs: sudo tests/run.sh";
   absl::StatusOr<std::unique_ptr<Links>> made = MakeLinks([this](const LinkEvent& event) {
     std::lock_guard<std::mutex> lock(mutex_);
     events_.emplace_back(event.watch_id, event.kind);
