@@ -91,7 +91,7 @@ npm_packages() { # exactly those of the lock file
 system_tests() {
   local options=()
   ((!long)) || options+=(--long)
-  /usr/bin/python3 -m pytest -p no:cacheprovider -q -rs --durations=8 --color=no "${options[@]}" tests/system
+  /usr/bin/python3 -m pytest -p no:cacheprovider -q -rfEs --durations=8 --color=no "${options[@]}" tests/system
 }
 # Stages are processes of their own, so functions reach them by export.
 export long
@@ -130,7 +130,12 @@ if ((${#skips[@]})); then
     failed_stages+=(skips)
   fi
 fi
-((!${#failed_stages[@]})) || printf '\nFAILED: %s\n' "${failed_stages[*]}"
+if ((${#failed_stages[@]})); then
+  printf '\nFAILED: %s\n' "${failed_stages[*]}"
+  for name in "${failed_stages[@]}"; do # the last lines say what, also where only the end of the output is kept
+    grep -hE '^(FAILED|ERROR) |^E   |^\[  FAILED  \]|\*\*\*Failed|: error:|: Failure$' "$logs/$name" 2>/dev/null | head -n 25
+  done
+fi
 echo
 echo "$passed passed, $failed failed, ${#skips[@]} skipped"
 ((failed == 0))
