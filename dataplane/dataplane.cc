@@ -5,20 +5,18 @@
 #include <time.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <mutex>
-#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "dataplane/dataplane_state.h"
+#include "dataplane/io/packet_socket.h"
 #include "dataplane/io/tap.h"
-#include "dataplane/worker.h"
 
 namespace ringswitch {
 namespace {
 
 using bridge::Fdb;
-using bridge::ForwardingConfig;
 using bridge::PortConfig;
 using bridge::PortIndex;
 using bridge::PortTotals;
@@ -30,7 +28,7 @@ static_assert(bridge::kPortsMax <= io::kFilesMax);
 
 uint32_t NowS() {
   timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint32_t>(now.tv_sec);
 }
 
@@ -72,88 +70,13 @@ absl::Status SetTapPersistent(const File& tap, bool is_persistent) {
   return io::SetTapPersistent(tap, is_persistent);
 }
 
-// The control side's own view. Everything here is touched under `mutex` only; what workers see of it they see
-// through `shared.config`.
-struct Dataplane::State {
-  struct Port {
-    std::unique_ptr<const PortConfig> config;  // null: no such port
-    File file;
-    uint32_t owner = 0;  // worker that reads it
-  };
-  struct Switch {
-    std::unique_ptr<const SwitchEntry> entry;  // null: no such switch
-    std::unique_ptr<Fdb> fdb;
-    PortTotals retired;  // of ports that are gone
-  };
-
-  std::mutex mutex;
-  WorkerShared shared;
-  std::array<Port, bridge::kPortsMax> ports;
-  std::array<Switch, bridge::kSwitchesMax> switches;
-  std::unique_ptr<const ForwardingConfig> config;
-  std::vector<std::unique_ptr<Worker>> workers;  // last: they use all of the above until they are joined
-
-  void Publish();
-  void RebuildSwitch(SwitchIndex index, const SwitchConfig& config,
-                     std::unique_ptr<const SwitchEntry>* replaced);
-  void OrderAll(WorkerOrder order);
-  uint32_t LeastLoadedWorker() const;
-  PortTotals Totals(PortIndex index) const;
-  void FlushPort(const Port& port, const bridge::FdbFilter& filter) {
-    switches[port.config->switch_index].fdb->Flush(filter);
-  }
-};
-
-// Makes the pieces as they are now the configuration, and returns when no worker can still see another. What
-// was replaced may be freed then.
-void Dataplane::State::Publish() {
-  auto next = std::make_unique<ForwardingConfig>();
-  for (size_t i = 0; i < ports.size(); ++i) next->ports[i] = ports[i].config.get();
-  for (size_t i = 0; i < switches.size(); ++i) next->switches[i] = switches[i].entry.get();
-  shared.config.store(next.get());
-  const uint64_t epoch = shared.epochs.Advance();
-  // A batch lasts well under a millisecond; sleeping workers are outside at once.
-  for (int i = 0; !shared.epochs.Passed(epoch); ++i) {
-    if (i < 100) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-  }
-  config = std::move(next);
-}
-
-// The switch's entry with the ports it has now. `replaced` is to be kept until Publish has returned.
-void Dataplane::State::RebuildSwitch(SwitchIndex index, const SwitchConfig& switch_config,
-                                     std::unique_ptr<const SwitchEntry>* replaced) {
-  auto entry = std::make_unique<SwitchEntry>();
-  entry->config = switch_config;
-  entry->fdb = switches[index].fdb.get();
-  for (size_t i = 0; i < ports.size(); ++i) {
-    if (ports[i].config && ports[i].config->switch_index == index)
-      entry->ports.push_back(static_cast<PortIndex>(i));
-  }
-  *replaced = std::exchange(switches[index].entry, std::move(entry));
-}
-
-// To every worker at once, then waits for all.
-void Dataplane::State::OrderAll(WorkerOrder order) {
-  for (auto& worker : workers) worker->Post(order);
-  for (auto& worker : workers) worker->Await().IgnoreError();
-}
-
-uint32_t Dataplane::State::LeastLoadedWorker() const {
-  std::vector<uint32_t> loads(workers.size(), 0);
-  for (const Port& port : ports) {
-    if (port.config) ++loads[port.owner];
-  }
-  return static_cast<uint32_t>(std::min_element(loads.begin(), loads.end()) - loads.begin());
-}
-
-PortTotals Dataplane::State::Totals(PortIndex index) const {
-  PortTotals totals;
-  for (const auto& worker : workers) totals.Add(worker->counters()[index]);
-  return totals;
+absl::StatusOr<Device> OpenNetdev(const std::string& ifname) {
+  absl::StatusOr<File> socket = io::OpenPacketSocket(ifname);
+  if (!socket.ok()) return socket.status();
+  Device device;
+  device.kind = Device::Kind::kPacket;
+  device.file = *std::move(socket);
+  return device;
 }
 
 // --- start and end ---
@@ -196,7 +119,9 @@ absl::StatusOr<SwitchIndex> Dataplane::AddSwitch(const SwitchConfig& config, uin
   }
   const auto index = static_cast<SwitchIndex>(free - switches.begin());
   free->fdb = std::make_unique<Fdb>(fdb_capacity, RandomSeed(), &state_->shared.epochs);
+  free->fdb->SetFlapGuard(config.flap_limit, config.flap_hold_s);
   free->retired = {};
+  free->vlan_counters = config.vlan_counters ? state_->MakeVlanCounters() : nullptr;
   std::unique_ptr<const SwitchEntry> replaced;
   state_->RebuildSwitch(index, config, &replaced);
   state_->Publish();
@@ -205,6 +130,14 @@ absl::StatusOr<SwitchIndex> Dataplane::AddSwitch(const SwitchConfig& config, uin
 
 void Dataplane::UpdateSwitch(SwitchIndex index, const SwitchConfig& config) {
   std::lock_guard lock(state_->mutex);
+  State::Switch& its_switch = state_->switches[index];
+  its_switch.fdb->SetFlapGuard(config.flap_limit, config.flap_hold_s);
+  std::unique_ptr<State::VlanCounterSet> unused;  // until no worker counts into them
+  if (config.vlan_counters && !its_switch.vlan_counters) {
+    its_switch.vlan_counters = state_->MakeVlanCounters();
+  } else if (!config.vlan_counters) {
+    unused = std::move(its_switch.vlan_counters);
+  }
   std::unique_ptr<const SwitchEntry> replaced;
   state_->RebuildSwitch(index, config, &replaced);
   state_->Publish();
@@ -212,14 +145,16 @@ void Dataplane::UpdateSwitch(SwitchIndex index, const SwitchConfig& config) {
 
 void Dataplane::RemoveSwitch(SwitchIndex index) {
   std::lock_guard lock(state_->mutex);
-  std::unique_ptr<const SwitchEntry> removed = std::move(state_->switches[index].entry);
+  State::Switch& its_switch = state_->switches[index];
+  std::unique_ptr<const SwitchEntry> removed = std::move(its_switch.entry);
   state_->Publish();
-  state_->switches[index].fdb.reset();
+  its_switch.fdb.reset();
+  its_switch.vlan_counters.reset();
 }
 
 // --- ports ---
 
-absl::StatusOr<PortIndex> Dataplane::AddPort(const PortConfig& config, File tap) {
+absl::StatusOr<PortIndex> Dataplane::AddPort(const PortConfig& config, Device device) {
   std::lock_guard lock(state_->mutex);
   auto& ports = state_->ports;
   auto free = std::find_if(ports.begin(), ports.end(), [](const State::Port& p) { return !p.config; });
@@ -227,23 +162,33 @@ absl::StatusOr<PortIndex> Dataplane::AddPort(const PortConfig& config, File tap)
     return absl::ResourceExhaustedError(absl::StrCat("there are ", bridge::kPortsMax, " ports, no more fit"));
   }
   const auto index = static_cast<PortIndex>(free - ports.begin());
-  for (auto& worker : state_->workers) worker->Post({WorkerOrder::Kind::kSetFile, index, tap.fd()});
-  absl::Status status;
-  for (auto& worker : state_->workers) status.Update(worker->Await());
-  if (!status.ok()) {
-    state_->OrderAll({WorkerOrder::Kind::kClearFile, index});
-    return status;
-  }
+  if (absl::Status status = state_->GiveFile(index, device); !status.ok()) return status;
   free->owner = state_->LeastLoadedWorker();
   free->config = std::make_unique<PortConfig>(config);
-  free->file = std::move(tap);
+  free->device = std::move(device);
+  free->device_lost_frames = 0;
   std::unique_ptr<const SwitchEntry> replaced;
   state_->RebuildSwitch(config.switch_index, state_->switches[config.switch_index].entry->config, &replaced);
   state_->Publish();
-  Worker& owner = *state_->workers[free->owner];
-  owner.Post({WorkerOrder::Kind::kStartReading, index});
-  owner.Await().IgnoreError();
+  state_->StartReading(index);
   return index;
+}
+
+File Dataplane::DetachDevice(PortIndex index) {
+  std::lock_guard lock(state_->mutex);
+  File file = state_->TakeFile(index);
+  state_->FlushDynamic(index);
+  return file;
+}
+
+absl::Status Dataplane::AttachDevice(PortIndex index, Device device) {
+  std::lock_guard lock(state_->mutex);
+  State::Port& port = state_->ports[index];
+  if (port.device.file.is_open()) return absl::FailedPreconditionError("the port has a device");
+  if (absl::Status status = state_->GiveFile(index, device); !status.ok()) return status;
+  port.device = std::move(device);
+  state_->StartReading(index);
+  return absl::OkStatus();
 }
 
 void Dataplane::UpdatePort(PortIndex index, const PortConfig& config) {
@@ -254,15 +199,18 @@ void Dataplane::UpdatePort(PortIndex index, const PortConfig& config) {
     const auto id = static_cast<bridge::VlanId>(vid);
     if (port.config->members.contains(id) && !config.members.contains(id)) left.Add(id);
   }
+  const uint32_t changed = port.config->features ^ config.features;
+  const bool is_let_up = (changed & (bridge::kBpduGuard | bridge::kAdminDown)) != 0 ||
+                         port.config->bpdu_recovery_s != config.bpdu_recovery_s;
   std::unique_ptr<const PortConfig> replaced =
       std::exchange(port.config, std::make_unique<PortConfig>(config));
   state_->Publish();
-  if (!left.empty()) {
-    bridge::FdbFilter filter;
-    filter.port = index;
-    filter.vids = &left;
-    filter.kind = bridge::FdbKind::kDynamic;
-    state_->FlushPort(port, filter);
+  // After the configuration, or the last frame under the old one could set it again.
+  if (is_let_up) state_->shared.meters[index].blocked_until_s.store(0);
+  if ((changed & config.features & (bridge::kAdminDown | bridge::kLinkDown)) != 0) {
+    state_->FlushDynamic(index);
+  } else if (!left.empty()) {
+    state_->FlushDynamic(index, &left);
   }
 }
 
@@ -274,17 +222,18 @@ File Dataplane::RemovePort(PortIndex index) {
   std::unique_ptr<const SwitchEntry> replaced;
   state_->RebuildSwitch(removed->switch_index, its_switch.entry->config, &replaced);
   state_->Publish();
-  Worker& owner = *state_->workers[port.owner];
-  owner.Post({WorkerOrder::Kind::kStopReading, index});
-  owner.Await().IgnoreError();
-  state_->OrderAll({WorkerOrder::Kind::kClearFile, index});
+  File file = state_->TakeFile(index);
   bridge::FdbFilter filter;
   filter.port = index;
   its_switch.fdb->Flush(filter);
+  its_switch.fdb->ForgetMoves(index);
   // No worker writes them any more.
   its_switch.retired.Add(state_->Totals(index));
   for (auto& worker : state_->workers) worker->counters()[index].Reset();
-  return std::move(port.file);
+  state_->shared.meters[index].Reset();
+  // Who captures asked for this port, not for the next one with its index.
+  for (size_t i = 0; i < state_->captures->count; ++i) state_->captures->captures[i]->Forget(index);
+  return file;
 }
 
 // --- FDB ---
@@ -331,11 +280,38 @@ bridge::FdbEvents Dataplane::FdbEvents(SwitchIndex index) const {
   return state_->switches[index].fdb->Events();
 }
 
+std::vector<bridge::FdbMoves> Dataplane::FdbMoves(SwitchIndex index) const {
+  std::lock_guard lock(state_->mutex);
+  return state_->switches[index].fdb->Moves();
+}
+
+void Dataplane::SetFdbLogging(SwitchIndex index, bool is_logging) {
+  std::lock_guard lock(state_->mutex);
+  state_->switches[index].fdb->SetLogging(is_logging);
+}
+
+bool Dataplane::TakeFdbChanges(SwitchIndex index, std::vector<bridge::FdbChange>* changes) {
+  std::lock_guard lock(state_->mutex);
+  return state_->switches[index].fdb->TakeChanges(changes);
+}
+
 // --- counters ---
 
 PortStats Dataplane::ReadPort(PortIndex index) const {
   std::lock_guard lock(state_->mutex);
-  return {state_->Totals(index), state_->workers[state_->ports[index].owner]->device_gone(index)};
+  State::Port& port = state_->ports[index];
+  PortStats stats;
+  stats.totals = state_->Totals(index);
+  stats.has_device = port.device.file.is_open();
+  if (stats.has_device) {
+    const bool is_tap = port.device.kind == Device::Kind::kTap;
+    stats.device_gone = is_tap ? io::IsTapGone(port.device.file) : io::IsPacketDeviceGone(port.device.file);
+  }
+  const uint32_t now_s = NowS(), blocked_until_s = state_->shared.meters[index].blocked_until_s.load();
+  stats.blocked = now_s < blocked_until_s;
+  if (stats.blocked && blocked_until_s != UINT32_MAX) stats.blocked_left_s = blocked_until_s - now_s;
+  stats.device_lost_frames = state_->DeviceLostFrames(&port);
+  return stats;
 }
 
 PortTotals Dataplane::ReadSwitch(SwitchIndex index) const {
@@ -354,6 +330,49 @@ std::vector<WorkerStats> Dataplane::ReadWorkers() const {
   std::vector<WorkerStats> stats;
   for (const auto& worker : state_->workers) stats.push_back(worker->ReadStats());
   return stats;
+}
+
+std::vector<VlanTotals> Dataplane::ReadVlans(SwitchIndex index) const {
+  std::lock_guard lock(state_->mutex);
+  std::vector<VlanTotals> all;
+  const auto& set = state_->switches[index].vlan_counters;
+  if (!set) return all;
+  for (uint32_t vid = 0; vid <= bridge::kVlanIdMax; ++vid) {
+    VlanTotals totals;
+    totals.vid = static_cast<bridge::VlanId>(vid);
+    for (size_t i = 0; i < state_->workers.size(); ++i) {
+      const bridge::VlanCounters& counters = set->counters[i][vid];
+      totals.receive_frames += counters.receive_frames.Read();
+      totals.receive_bytes += counters.receive_bytes.Read();
+      totals.transmit_frames += counters.transmit_frames.Read();
+      totals.transmit_bytes += counters.transmit_bytes.Read();
+    }
+    if (totals.receive_frames != 0 || totals.transmit_frames != 0) all.push_back(totals);
+  }
+  return all;
+}
+
+// --- captures ---
+
+absl::Status Dataplane::StartCapture(Capture* capture) {
+  std::lock_guard lock(state_->mutex);
+  auto next = std::make_unique<CaptureList>(*state_->captures);
+  if (next->count == kCapturesMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("there are ", kCapturesMax, " captures running; stop one of them"));
+  }
+  next->captures[next->count++] = capture;
+  state_->PublishCaptures(std::move(next));
+  return absl::OkStatus();
+}
+
+void Dataplane::StopCapture(Capture* capture) {
+  std::lock_guard lock(state_->mutex);
+  auto next = std::make_unique<CaptureList>(*state_->captures);
+  const auto end = next->captures.begin() + static_cast<ptrdiff_t>(next->count);
+  next->count =
+      static_cast<size_t>(std::remove(next->captures.begin(), end, capture) - next->captures.begin());
+  state_->PublishCaptures(std::move(next));
 }
 
 }  // namespace ringswitch

@@ -28,6 +28,7 @@
 #include "dataplane/bridge/forwarding_config.h"
 #include "dataplane/bridge/frame.h"
 #include "dataplane/bridge/vlan_set.h"
+#include "dataplane/capture.h"
 #include "dataplane/file.h"
 
 namespace ringswitch {
@@ -63,7 +64,29 @@ struct WorkerStats {
 // A port as the dataplane knows it.
 struct PortStats {
   bridge::PortTotals totals;
-  bool device_gone = false;  // the last read said that the device was deleted
+  bool has_device = false;
+  bool device_gone = false;         // the device was deleted
+  bool blocked = false;             // BPDU guard has taken the port down
+  uint32_t blocked_left_s = 0;      // seconds until it comes up by itself; 0: by hand only
+  uint64_t device_lost_frames = 0;  // netdev: frames that found the socket's receive queue full
+};
+
+// Frames of one VLAN of a switch, since its counters were switched on.
+struct VlanTotals {
+  bridge::VlanId vid = 0;
+  uint64_t receive_frames = 0, receive_bytes = 0, transmit_frames = 0, transmit_bytes = 0;
+};
+
+// An open device, ready to be a port's.
+struct Device {
+  enum class Kind : uint8_t {
+    kTap,     // /dev/net/tun, virtio-net header
+    kPacket,  // AF_PACKET socket bound to an interface, virtio-net header and auxiliary data
+  };
+  Kind kind = Kind::kTap;
+  File file;
+  // False: what is written has its checksums completed and its super-frames segmented before.
+  bool takes_offload = true;
 };
 
 // Opens /dev/net/tun in the calling thread's network namespace and makes (`create`) or re-attaches to the TAP
@@ -75,6 +98,11 @@ absl::StatusOr<File> OpenTap(const std::string& ifname, bool create);
 // Whether the device outlives its last file. One that was just made does not: an agent that dies before it
 // has noted a port down must not leave the device to nobody.
 absl::Status SetTapPersistent(const File& tap, bool is_persistent);
+// Opens an AF_PACKET socket on the Ethernet device `ifname` of the calling thread's network namespace, made
+// promiscuous as long as the socket is open; its own transmissions and those of other sockets are not heard.
+// The socket pins the namespace. NOT_FOUND: no such device. FAILED_PRECONDITION: it is no Ethernet device.
+// PERMISSION_DENIED: CAP_NET_RAW is missing.
+absl::StatusOr<Device> OpenNetdev(const std::string& ifname);
 
 class Dataplane {
  public:
@@ -94,10 +122,17 @@ class Dataplane {
   void UpdateSwitch(bridge::SwitchIndex index, const bridge::SwitchConfig& config);
   void RemoveSwitch(bridge::SwitchIndex index);  // has no ports
 
-  // Takes the open TAP. Frames flow when it returns. RESOURCE_EXHAUSTED: kPortsMax ports exist.
-  absl::StatusOr<bridge::PortIndex> AddPort(const bridge::PortConfig& config, File tap);
+  // Takes the open device. Frames flow when it returns. RESOURCE_EXHAUSTED: kPortsMax ports exist.
+  absl::StatusOr<bridge::PortIndex> AddPort(const bridge::PortConfig& config, Device device);
+  // The port stays, with its configuration and counters, and has no device: its frames are dropped as
+  // egress_device_gone, its dynamic FDB entries are flushed. Returns the file as RemovePort does.
+  File DetachDevice(bridge::PortIndex index);
+  // Gives a port without a device one. Frames flow when it returns OK.
+  absl::Status AttachDevice(bridge::PortIndex index, Device device);
   // VLANs that the port leaves are flushed of its dynamic entries. Every worker has the new configuration
   // when it returns.
+  // A port that is set down is flushed of them; one whose BPDU guard changes, or that is set up or down, is
+  // no longer blocked.
   void UpdatePort(bridge::PortIndex index, const bridge::PortConfig& config);
   // Returns the file, no longer used by any worker: closing it blocks, so the caller does it where that hurts
   // nobody. The counters are added to the switch's retired totals.
@@ -115,11 +150,22 @@ class Dataplane {
   uint32_t FdbCount(bridge::SwitchIndex index, bridge::FdbKind kind) const;
   uint32_t FdbDynamicCount(bridge::SwitchIndex index, bridge::PortIndex port) const;
   bridge::FdbEvents FdbEvents(bridge::SwitchIndex index) const;
+  std::vector<bridge::FdbMoves> FdbMoves(bridge::SwitchIndex index) const;
+  // As Fdb::SetLogging and Fdb::TakeChanges.
+  void SetFdbLogging(bridge::SwitchIndex index, bool is_logging);
+  bool TakeFdbChanges(bridge::SwitchIndex index, std::vector<bridge::FdbChange>* changes);
 
   // Counters. They never go backwards.
   PortStats ReadPort(bridge::PortIndex index) const;
   bridge::PortTotals ReadSwitch(bridge::SwitchIndex index) const;  // ports now and before
   std::vector<WorkerStats> ReadWorkers() const;
+  // By VID, those with frames; empty where the switch does not count per VLAN.
+  std::vector<VlanTotals> ReadVlans(bridge::SwitchIndex index) const;
+
+  // Frames at ports, as they come and go, for a capture. The capture must outlive StopCapture, after which no
+  // worker uses it. RESOURCE_EXHAUSTED: kCapturesMax are running.
+  absl::Status StartCapture(Capture* capture);
+  void StopCapture(Capture* capture);
 
  private:
   Dataplane();

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/bridge/fdb.h"
@@ -19,7 +20,6 @@ namespace {
 
 using bridge::DropReason;
 using bridge::PortIndex;
-using bridge::TagEdit;
 
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr int64_t kSpinNsMax = 50'000;  // longer costs the pods more CPU than it saves them time
@@ -41,26 +41,6 @@ void Pause() {
 #endif
 }
 
-DropReason DropReasonOf(int error) {
-  switch (error) {
-    case EIO:
-      return DropReason::kEgressPortDown;
-    case EBADFD:
-    case EBADF:
-    case ENXIO:
-    case ENODEV:
-      return DropReason::kEgressDeviceGone;
-    case EINVAL:
-      return DropReason::kEgressRefused;
-    case EAGAIN:
-    case ENOBUFS:
-    case ENOMEM:
-      return DropReason::kEgressQueueFull;
-    default:
-      return DropReason::kEgressError;
-  }
-}
-
 }  // namespace
 
 // --- start and end ---
@@ -69,7 +49,8 @@ Worker::Worker(const WorkerOptions& options, WorkerShared* shared)
     : index_(options.index),
       shared_(shared),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      counters_(bridge::kPortsMax) {}
+      counters_(bridge::kPortsMax),
+      capture_(options.index) {}
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options, WorkerShared* shared) {
   std::unique_ptr<Worker> worker(new Worker(options, shared));
@@ -114,9 +95,9 @@ absl::Status Worker::SetUp(const WorkerOptions& options) {
   if (!pool.ok()) return pool.status();
   pool_ = *std::move(pool);
   receiver_ = std::make_unique<io::Receiver>(ring_.get(), pool_.get(), multishot_);
-  transmitter_ = std::make_unique<io::Transmitter>(ring_.get(), pool_.get());
-  pipeline_ = std::make_unique<bridge::Pipeline>(counters_);
-  reads_.reserve(options.buffers + 2 * io::kFilesMax);
+  transmit_path_ = std::make_unique<TransmitPath>(ring_.get(), pool_.get(), counters_, &capture_, &arrivals_);
+  pipeline_ = std::make_unique<bridge::Pipeline>(counters_, shared_->meters, index_);
+  arrivals_.reserve(options.buffers + 2 * io::kFilesMax);
   ring_->QueueReadFd(wake_.fd(), &wake_value_, sizeof wake_value_, {io::Operation::kWake});
   return absl::OkStatus();
 }
@@ -124,18 +105,17 @@ absl::Status Worker::SetUp(const WorkerOptions& options) {
 // --- the loop ---
 
 void Worker::Loop() {
-  clock_ms_ = NowNs(CLOCK_MONOTONIC_COARSE) / kNsPerMs;
-  now_s_ = static_cast<uint32_t>(clock_ms_ / 1000);
   int64_t start_ns = NowNs(CLOCK_MONOTONIC);
+  clock_ms_ = start_ns / kNsPerMs;
   while (!exit_ || order_in_work_) {
     shared_->epochs.Boundary(index_);
-    BetweenBatches();
+    BetweenBatches(start_ns);
     receiver_->Arm();
     ring_->Advance();
     const uint32_t frames = HandleBatch();
     const int64_t now_ns = NowNs(CLOCK_MONOTONIC);
     if (frames != 0) {
-      Record(frames, now_ns - start_ns);
+      CountBatch(frames, now_ns - start_ns);
       start_ns = now_ns;
       continue;
     }
@@ -147,18 +127,20 @@ void Worker::Loop() {
 
 // --- between two batches ---
 
-void Worker::BetweenBatches() {
+void Worker::BetweenBatches(int64_t now_ns) {
   const bridge::ForwardingConfig* config = shared_->config.load(std::memory_order_acquire);
   if (config != config_) {
     config_ = config;
     pipeline_->SetConfig(config);
   }
-  const int64_t clock_ms = NowNs(CLOCK_MONOTONIC_COARSE) / kNsPerMs;
+  capture_.Begin(shared_->captures.load(std::memory_order_acquire));
+  const int64_t clock_ms = now_ns / kNsPerMs;
+  now_s_ = static_cast<uint32_t>(clock_ms / 1000);
+  pipeline_->SetTime({static_cast<uint64_t>(now_ns), now_s_});
   if (clock_ms != clock_ms_) {
     if (clock_ms / kTickMs != clock_ms_ / kTickMs) receiver_->Tick();
     age_due_ms_ = index_ == 0 ? std::min<int64_t>(age_due_ms_ + clock_ms - clock_ms_, kTickMs) : 0;
     clock_ms_ = clock_ms;
-    now_s_ = static_cast<uint32_t>(clock_ms / 1000);
   }
   if (age_due_ms_ != 0) Age();
   if (HasOrder()) TakeOrder();
@@ -174,7 +156,8 @@ void Worker::TakeOrder() {
   const PortIndex port = order_.port;
   switch (order_.kind) {
     case WorkerOrder::Kind::kSetFile:
-      result_ = ring_->SetFile(port, order_.fd);
+      result_ = ring_->SetFile(port, order_.fd, order_.file_kind);
+      transmit_path_->SetPort(port, order_.takes_offload);
       break;
     case WorkerOrder::Kind::kStartReading:
       receiver_->Start(port);
@@ -185,7 +168,7 @@ void Worker::TakeOrder() {
       break;
     case WorkerOrder::Kind::kClearFile:
       // A failed write holds the file, and is counted on the port, until the next Advance.
-      if (!transmitter_->idle(port)) return;
+      if (!transmit_path_->idle(port)) return;
       result_ = ring_->SetFile(port, -1);
       break;
     case WorkerOrder::Kind::kExit: {
@@ -214,7 +197,7 @@ void Worker::Age() {
   age_due_ms_ -= slice_ms;
   if (config_ == nullptr) return;
   for (const bridge::SwitchEntry* entry : config_->switches) {
-    if (entry == nullptr || entry->config.ageing_time_s == 0) continue;
+    if (entry == nullptr) continue;
     const uint64_t slots = entry->fdb->slot_count() * static_cast<uint64_t>(slice_ms) / kTickMs + 1;
     entry->fdb->AgeSlice(now_s_, entry->config.ageing_time_s, static_cast<uint32_t>(slots));
   }
@@ -224,188 +207,94 @@ void Worker::Age() {
 
 // Everything collected is handled, all its writes are done and its buffers given back.
 uint32_t Worker::HandleBatch() {
-  Collect();
+  transmit_path_->Collect();
   const uint64_t before = frames_.Read();
   do {
-    while (next_read_ < reads_.size()) HandleRead(reads_[next_read_++]);
-    SubmitWrites();
-  } while (next_read_ < reads_.size());
-  reads_.clear();
-  next_read_ = 0;
+    while (next_arrival_ < arrivals_.size()) {
+      const io::Completion arrival = arrivals_[next_arrival_++];  // a copy: there may come more
+      HandleArrival(arrival);
+    }
+    transmit_path_->Submit();
+  } while (next_arrival_ < arrivals_.size());
+  arrivals_.clear();
+  next_arrival_ = 0;
   pool_->Recycle();
   return static_cast<uint32_t>(frames_.Read() - before);
 }
 
+void Worker::HandleArrival(const io::Completion& completion) {
+  switch (completion.token.operation) {
+    case io::Operation::kRead:
+      HandleRead(completion);
+      break;
+    case io::Operation::kCancel:
+      receiver_->OnCancelled(completion);
+      break;
+    case io::Operation::kWake:
+      if (ring_->full()) ring_->Submit();
+      ring_->QueueReadFd(wake_.fd(), &wake_value_, sizeof wake_value_, {io::Operation::kWake});
+      break;
+    case io::Operation::kWrite:  // the transmit path's own
+      break;
+  }
+}
+
 void Worker::HandleRead(const io::Completion& completion) {
   const PortIndex port = completion.token.slot;
-  switch (receiver_->OnRead(completion)) {
+  io::Received received;
+  switch (receiver_->OnRead(completion, &received)) {
     case io::ReadOutcome::kFrame:
       frames_.Add();
-      HandleFrame(port, completion.buffer, static_cast<uint32_t>(completion.result));
+      HandleFrame(port, completion.buffer, received);
       pool_->Release(completion.buffer);
       break;
     case io::ReadOutcome::kNoBuffer:
       no_buffer_events_.Add();
       counters_[port].receive_no_buffer_events.Add();
       break;
+    case io::ReadOutcome::kIndescribable:
+      pipeline_->DropReceived(port, 0, DropReason::kInvalidOffloadHeader);
+      break;
     case io::ReadOutcome::kNothing:
       break;
   }
 }
 
-// One form of a frame: its virtio-net header with the frame behind it, somewhere in a buffer.
-struct Worker::Form {
-  uint16_t buffer;
-  uint8_t* header;
-  uint32_t length;  // of the frame
-  uint8_t* frame() const { return header + io::kVirtioNetHeaderSize; }
-};
-
-void Worker::HandleFrame(PortIndex port, uint16_t buffer, uint32_t size) {
-  Form form{buffer, pool_->header(buffer), size - std::min(size, io::kVirtioNetHeaderSize)};
+void Worker::HandleFrame(PortIndex port, uint16_t buffer, const io::Received& received) {
+  const FrameForm form{buffer, received.header,
+                       received.size - std::min(received.size, io::kVirtioNetHeaderSize)};
   if (form.length < bridge::kHeaderLength) {
-    pipeline_->DropReceived(port, form.length, DropReason::kFrameTooShort);
+    DropReceived(port, form, DropReason::kFrameTooShort);
     return;
   }
-  if (size == io::kReadSize) {
-    pipeline_->DropReceived(port, form.length, DropReason::kFrameTruncated);
+  if (received.truncated) {
+    DropReceived(port, form, DropReason::kFrameTruncated);
     return;
   }
-  std::optional<uint32_t> wire_length = io::WireLength(form.header, form.frame(), form.length);
+  const std::optional<uint32_t> wire_length = io::WireLength(form.header, form.frame(), form.length);
   if (!wire_length) {
-    pipeline_->DropReceived(port, form.length, DropReason::kInvalidOffloadHeader);
+    DropReceived(port, form, DropReason::kInvalidOffloadHeader);
     return;
   }
-  const bridge::Decision& decision =
-      pipeline_->Process(port, form.frame(), form.length, *wire_length, now_s_);
-  if (decision.forwarded && !decision.egress.empty()) Forward(decision, form);
+  const bridge::Decision& decision = pipeline_->Process(port, form.frame(), form.length, *wire_length);
+  if (capture_.on()) CaptureProcessed(port, form, decision);
+  if (decision.forwarded && !decision.egress.empty()) transmit_path_->Forward(decision, form);
 }
 
-void Worker::Edit(Form* form, TagEdit edit, const bridge::Decision& decision) {
-  constexpr int kTag = static_cast<int>(bridge::kTagLength);
-  switch (edit) {
-    case TagEdit::kNone:
-      break;
-    case TagEdit::kSetVid:
-      bridge::SetVid(form->frame(), decision.vid);
-      break;
-    case TagEdit::kPush: {
-      uint8_t* frame = form->frame();
-      std::memmove(form->header - kTag, form->header, io::kVirtioNetHeaderSize);
-      bridge::PushTag(frame, decision.tci);
-      form->header -= kTag;
-      form->length += kTag;
-      io::MoveOffsets(form->header, kTag);
-      break;
-    }
-    case TagEdit::kPop:
-      bridge::PopTag(form->frame());
-      std::memmove(form->header + kTag, form->header, io::kVirtioNetHeaderSize);
-      form->header += kTag;
-      form->length -= kTag;
-      io::MoveOffsets(form->header, -kTag);
-      break;
-  }
+void Worker::DropReceived(PortIndex port, const FrameForm& form, DropReason reason) {
+  pipeline_->DropReceived(port, form.length, reason);
+  if (capture_.on()) capture_.Record(port, CaptureDirection::kReceive, reason, form.frame(), form.length);
 }
 
-void Worker::Forward(const bridge::Decision& decision, Form original) {
-  const bool some_tagged = decision.tagged_count != 0;
-  if (some_tagged && decision.tagged_count != decision.egress.size()) {
-    ForwardMixed(decision, original);
-    return;
-  }
-  Edit(&original, some_tagged ? decision.tagged_edit : decision.untagged_edit, decision);
-  for (const bridge::Egress& egress : decision.egress) Queue(egress.port, original);
+// The frame as received, and copies of it that the pipeline has dropped.
+void Worker::CaptureProcessed(PortIndex port, const FrameForm& form, const bridge::Decision& decision) {
+  const auto dropped = decision.forwarded ? std::nullopt : std::optional(decision.reason);
+  capture_.Record(port, CaptureDirection::kReceive, dropped, form.frame(), form.length);
+  for (const bridge::EgressDrop& copy : decision.dropped)
+    capture_.Record(copy.port, CaptureDirection::kTransmit, copy.reason, form.frame(), form.length);
 }
 
-// Both forms are needed: one is made in a copy, the frame as received (or edited in place) is the other.
-void Worker::ForwardMixed(const bridge::Decision& decision, Form original) {
-  const bool copy_is_tagged = decision.tagged_edit != TagEdit::kNone;
-  Form copy{TakeCopyBuffer(), nullptr, original.length};
-  const bool has_copy = copy.buffer != io::BufferPool::kNoBuffer;
-  if (has_copy) {
-    copy.header = pool_->header(copy.buffer);
-    std::memcpy(copy.header, original.header, io::kVirtioNetHeaderSize + original.length);
-    Edit(&copy, copy_is_tagged ? decision.tagged_edit : decision.untagged_edit, decision);
-  }
-  Edit(&original, copy_is_tagged ? decision.untagged_edit : decision.tagged_edit, decision);
-  for (const bridge::Egress& egress : decision.egress) {
-    if (egress.tagged != copy_is_tagged) {
-      Queue(egress.port, original);
-    } else if (has_copy) {
-      Queue(egress.port, copy);
-    } else {
-      counters_[egress.port].Drop(DropReason::kEgressNoBuffer);
-    }
-  }
-  if (has_copy) pool_->Release(copy.buffer);
-}
-
-// Copies live until their writes are done; with the reserve used up, those queued so far are done first.
-uint16_t Worker::TakeCopyBuffer() {
-  uint16_t buffer = pool_->TakeReserve();
-  if (buffer == io::BufferPool::kNoBuffer) {
-    SubmitWrites();
-    buffer = pool_->TakeReserve();
-  }
-  if (buffer == io::BufferPool::kNoBuffer) {
-    CollectFailures();
-    buffer = pool_->TakeReserve();
-  }
-  return buffer;
-}
-
-void Worker::Queue(PortIndex port, const Form& form) {
-  if (transmitter_->full()) SubmitWrites();
-  while (transmitter_->full()) CollectFailures();
-  transmitter_->Queue(port, form.buffer, form.header, form.length);
-}
-
-void Worker::SubmitWrites() {
-  if (transmitter_->outstanding() == 0) return;
-  ring_->Submit();
-  Collect();
-}
-
-// Failed writes complete as deferred work, and with it come reads, to be handled later in this batch.
-void Worker::CollectFailures() {
-  ring_->Advance();
-  Collect();
-}
-
-// Sorts completions: writes are done with, reads wait for their turn in this batch.
-void Worker::Collect() {
-  ring_->Collect([this](const io::Completion& completion) {
-    switch (completion.token.operation) {
-      case io::Operation::kRead:
-        reads_.push_back(completion);
-        break;
-      case io::Operation::kWrite:
-        CountWrite(completion);
-        break;
-      case io::Operation::kCancel:
-        receiver_->OnCancelled(completion);
-        break;
-      case io::Operation::kWake:
-        if (ring_->full()) ring_->Submit();
-        ring_->QueueReadFd(wake_.fd(), &wake_value_, sizeof wake_value_, {io::Operation::kWake});
-        break;
-    }
-  });
-}
-
-void Worker::CountWrite(const io::Completion& completion) {
-  bridge::PortCounters& counters = counters_[completion.token.slot];
-  const uint32_t length = transmitter_->OnWritten(completion);
-  if (completion.result < 0) {
-    counters.Drop(DropReasonOf(-completion.result));
-    return;
-  }
-  counters.transmit_frames.Add();
-  counters.transmit_bytes.Add(length);
-}
-
-void Worker::Record(uint32_t frames, int64_t busy_ns) {
+void Worker::CountBatch(uint32_t frames, int64_t busy_ns) {
   batches_.Add();
   busy_ns_.Add(static_cast<uint64_t>(busy_ns));
   batch_sizes_[std::min<size_t>(std::bit_width(frames - 1), std::size(batch_sizes_) - 1)].Add();

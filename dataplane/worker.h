@@ -5,8 +5,8 @@
 //
 // Theory of operation. worker.cc reads from top to bottom in the order of the loop: between two batches, and
 // only there, the configuration is picked up, orders from the control side are carried out, and a slice of
-// the FDB is aged; then the batch: reads are collected, each frame is handed to the pipeline, its forms
-// (tagged, untagged) are made, one write per egress port is queued, everything is submitted. Nothing waits: a
+// the FDB is aged; then the batch: reads are collected, each frame is handed to the pipeline, its copies are
+// queued (transmit_path.h), everything is submitted. Nothing waits: a
 // worker with nothing to do spins for a moment where that has paid lately, then sleeps in the kernel, outside
 // every epoch.
 //
@@ -25,13 +25,15 @@
 #include "dataplane/bridge/counters.h"
 #include "dataplane/bridge/epoch.h"
 #include "dataplane/bridge/forwarding_config.h"
+#include "dataplane/bridge/meter.h"
 #include "dataplane/bridge/pipeline.h"
+#include "dataplane/capture_tap.h"
 #include "dataplane/dataplane.h"
 #include "dataplane/file.h"
 #include "dataplane/io/buffer_pool.h"
 #include "dataplane/io/receiver.h"
 #include "dataplane/io/ring.h"
-#include "dataplane/io/transmitter.h"
+#include "dataplane/transmit_path.h"
 
 namespace ringswitch {
 
@@ -39,6 +41,8 @@ namespace ringswitch {
 struct WorkerShared {
   bridge::EpochDomain epochs;
   std::atomic<const bridge::ForwardingConfig*> config{nullptr};
+  std::atomic<const CaptureList*> captures{nullptr};  // null: none
+  std::vector<bridge::PortMeters> meters{bridge::kPortsMax};
 };
 
 struct WorkerOptions {
@@ -58,6 +62,8 @@ struct WorkerOrder {
   Kind kind{};
   bridge::PortIndex port = bridge::kNoPort;
   int fd = -1;
+  io::FileKind file_kind{};
+  bool takes_offload = true;
 };
 
 class Worker {
@@ -73,7 +79,6 @@ class Worker {
   absl::Status Await();
 
   std::span<bridge::PortCounters> counters() { return counters_; }
-  bool device_gone(bridge::PortIndex port) const { return receiver_->gone(port); }
   WorkerStats ReadStats() const;
 
  private:
@@ -83,25 +88,18 @@ class Worker {
   void Run(const WorkerOptions& options);
   absl::Status SetUp(const WorkerOptions& options);
   void Loop();
-  void BetweenBatches();
+  void BetweenBatches(int64_t now_ns);
   bool HasOrder() const { return order_in_work_ || posted_.load(std::memory_order_acquire) != taken_; }
   void TakeOrder();
   void FinishOrder();
   void Age();
   uint32_t HandleBatch();
+  void HandleArrival(const io::Completion& completion);
   void HandleRead(const io::Completion& completion);
-  void HandleFrame(bridge::PortIndex port, uint16_t buffer, uint32_t size);
-  struct Form;
-  static void Edit(Form* form, bridge::TagEdit edit, const bridge::Decision& decision);
-  void Forward(const bridge::Decision& decision, Form original);
-  void ForwardMixed(const bridge::Decision& decision, Form original);
-  uint16_t TakeCopyBuffer();
-  void Queue(bridge::PortIndex port, const Form& form);
-  void SubmitWrites();
-  void CollectFailures();
-  void Collect();
-  void CountWrite(const io::Completion& completion);
-  void Record(uint32_t frames, int64_t busy_ns);
+  void HandleFrame(bridge::PortIndex port, uint16_t buffer, const io::Received& received);
+  void DropReceived(bridge::PortIndex port, const FrameForm& form, bridge::DropReason reason);
+  void CaptureProcessed(bridge::PortIndex port, const FrameForm& form, const bridge::Decision& decision);
+  void CountBatch(uint32_t frames, int64_t busy_ns);
   void Idle();
   bool Spin(int64_t until_ns);
 
@@ -124,14 +122,15 @@ class Worker {
   std::unique_ptr<io::Ring> ring_;
   std::unique_ptr<io::BufferPool> pool_;
   std::unique_ptr<io::Receiver> receiver_;
-  std::unique_ptr<io::Transmitter> transmitter_;
+  std::unique_ptr<TransmitPath> transmit_path_;
   std::vector<bridge::PortCounters> counters_;
   std::unique_ptr<bridge::Pipeline> pipeline_;
+  CaptureTap capture_;
   const bridge::ForwardingConfig* config_ = nullptr;
 
-  std::vector<io::Completion> reads_;  // collected, to be handled in this batch
-  size_t next_read_ = 0;
-  int64_t clock_ms_ = 0;  // coarse, read once per batch
+  std::vector<io::Completion> arrivals_;  // collected, to be handled in this batch
+  size_t next_arrival_ = 0;
+  int64_t clock_ms_ = 0;  // monotonic, of this batch
   uint32_t now_s_ = 0;
   int64_t age_due_ms_ = 0;
   int64_t spin_ns_ = 0;

@@ -61,6 +61,12 @@ struct PortCounters {
   }
 };
 
+// Frames of one VLAN of a switch; received ones count when they have passed ingress filtering, bytes include
+// the tag they came or leave with.
+struct VlanCounters {
+  Counter receive_frames, receive_bytes, transmit_frames, transmit_bytes;
+};
+
 // A sum of PortCounters at one moment.
 struct PortTotals {
 #define RINGSWITCH_TOTAL(name) uint64_t name = 0;

@@ -33,8 +33,29 @@ namespace ringswitch::bridge {
   X(kNoEgressPort, kIngress, "no_egress_port",                                                            \
     "filtered: no other port takes frames of this VLAN and class")                                        \
   X(kPortRemoved, kIngress, "port_removed", "read before, handled after the port was removed")            \
+  X(kPortDown, kIngress, "port_down", "the port was set down by its administrator")                       \
+  X(kPortBlocked, kIngress, "port_blocked", "BPDU guard has taken the port down")                         \
+  X(kBpduGuard, kIngress, "bpdu_guard", "a bridge protocol frame on a port that must not send any")       \
+  X(kSourceNotAuthorised, kIngress, "source_not_authorised",                                              \
+    "the port is locked and no FDB entry binds the source to it")                                         \
+  X(kSourceMacGuard, kIngress, "source_mac_guard", "the source is not one of the port's MAC addresses")   \
+  X(kSourceAddressGuard, kIngress, "source_address_guard",                                                \
+    "the IP, ARP or ND sender is not one of the port's addresses")                                        \
+  X(kRouterAdvertisementGuard, kIngress, "router_advertisement_guard",                                    \
+    "router advertisement or redirect from a port that must not send any")                                \
+  X(kDhcpServerGuard, kIngress, "dhcp_server_guard", "DHCP server's message from a port that is none's")  \
+  X(kStormBroadcast, kIngress, "storm_broadcast", "beyond the port's rate of broadcast")                  \
+  X(kStormMulticast, kIngress, "storm_multicast", "beyond the port's rate of multicast")                  \
+  X(kStormUnknownUnicast, kIngress, "storm_unknown_unicast", "beyond the port's rate of unknown unicast") \
+  X(kReceiveRateExceeded, kIngress, "receive_rate_exceeded", "beyond the port's receive rate")            \
+  X(kAddressFlapping, kIngress, "address_flapping",                                                       \
+    "the source is held on another port: it moved too often")                                             \
+  X(kIsolated, kIngress, "isolated", "filtered: both ports are isolated")                                 \
+  X(kTransmitRateExceeded, kEgress, "transmit_rate_exceeded", "beyond the port's transmit rate")          \
+  X(kEgressNotSegmentable, kEgress, "egress_not_segmentable",                                             \
+    "a super-frame that the device cannot take and software cannot segment")                              \
   X(kEgressMtuExceeded, kEgress, "egress_mtu_exceeded", "longer than the egress port's MTU + 14 + 4")     \
-  X(kEgressPortDown, kEgress, "egress_port_down", "the pod has set its interface down (EIO)")             \
+  X(kEgressPortDown, kEgress, "egress_port_down", "the pod has set its interface down")                   \
   X(kEgressDeviceGone, kEgress, "egress_device_gone", "the device was deleted (EBADFD, EBADF, ENXIO)")    \
   X(kEgressRefused, kEgress, "egress_refused",                                                            \
     "the kernel refused the frame or its offload header (EINVAL)")                                        \

@@ -4,6 +4,9 @@
 #include <bit>
 #include <utility>
 
+#include "dataplane/bridge/fdb_history.h"
+#include "dataplane/bridge/fdb_lock.h"
+
 // Who may write what. Keys, and values apart from their stamp: the holder of the writer lock. A live value's
 // stamp: any worker, by compare-and-swap, so that a refresh which lost against a change of the entry is lost
 // as a whole. Hence the holder may overwrite a value blindly where the stamp does not matter (flush, move,
@@ -13,9 +16,8 @@
 namespace ringswitch::bridge {
 namespace {
 
-constexpr uint32_t kBucketSlots = 8;       // eight keys fill a cache line
-constexpr uint32_t kSweepSlots = 256;      // per hold of the lock: about a quarter of a microsecond
-constexpr uint32_t kWorkerLockSpins = 64;  // a worker gives up after about two microseconds
+constexpr uint32_t kBucketSlots = 8;   // eight keys fill a cache line
+constexpr uint32_t kSweepSlots = 256;  // per hold of the lock: about a quarter of a microsecond
 
 // The key word: MAC, VID, one.
 constexpr uint64_t KeyWord(FdbKey key) {
@@ -25,9 +27,10 @@ constexpr FdbKey KeyOf(uint64_t word) {
   return {.mac = MacAddress(word >> 13), .vid = static_cast<VlanId>(word >> 1 & 0xfff)};
 }
 
-// The value word of a live entry: port 0 to 11, kind 12 to 14, stamp 16 to 39, check 48 to 63. Dead: kind
-// none, epoch 16 to 63.
+// The value word of a live entry: port 0 to 11, kind 12 to 14, held 15, stamp 16 to 39, check 48 to 63. Dead:
+// kind none, epoch 16 to 63.
 constexpr uint32_t kKindShift = 12;
+constexpr uint64_t kHeldBit = 1u << 15;
 constexpr uint32_t kStampShift = 16;
 constexpr uint32_t kCheckShift = 48;
 constexpr uint32_t kStampMask = (1u << 24) - 1;
@@ -55,6 +58,10 @@ constexpr FdbKind KindOf(uint64_t value) {
 }
 constexpr bool IsLive(uint64_t value) {
   return KindOf(value) != FdbKind::kNone;
+}
+// By the flap guard, on the port where it is.
+constexpr bool IsHeld(uint64_t value) {
+  return (value & kHeldBit) != 0;
 }
 constexpr uint16_t CheckOf(uint64_t value) {
   return static_cast<uint16_t>(value >> kCheckShift);
@@ -89,16 +96,8 @@ constexpr uint64_t Spread(uint64_t word) {  // the finaliser of splitmix64: turn
 // Bit i: keys[i] is the one. Without branches, since where in the bucket a key lies cannot be predicted, and
 // unrolled.
 template <typename Keys, size_t... I>
-uint32_t Hits(const Keys& keys, uint64_t key_word, std::index_sequence<I...>) {
+[[gnu::always_inline]] inline uint32_t Hits(const Keys& keys, uint64_t key_word, std::index_sequence<I...>) {
   return (... | (static_cast<uint32_t>(keys[I].load(std::memory_order_acquire) == key_word) << I));
-}
-
-void SpinPause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
 }
 
 bool Matches(const FdbFilter& filter, FdbKey key, uint64_t value) {
@@ -129,40 +128,14 @@ struct Fdb::Hash {
   uint16_t check;
 };
 
-class Fdb::WriterLock {
- public:
-  explicit WriterLock(const Fdb* fdb) : lock_(fdb->writer_locked_) {
-    while (!Acquire()) SpinPause();
-    held_ = true;
-  }
-  WriterLock(const Fdb* fdb, uint32_t spins) : lock_(fdb->writer_locked_) {
-    for (uint32_t i = 0; i < spins && !held_; ++i) {
-      held_ = Acquire();
-      if (!held_) SpinPause();
-    }
-  }
-  ~WriterLock() {
-    if (held_) lock_.store(false, std::memory_order_release);
-  }
-  WriterLock(const WriterLock&) = delete;
-  WriterLock& operator=(const WriterLock&) = delete;
-  bool held() const { return held_; }
-
- private:
-  bool Acquire() {
-    return !lock_.load(std::memory_order_relaxed) && !lock_.exchange(true, std::memory_order_acquire);
-  }
-  std::atomic<bool>& lock_;
-  bool held_ = false;
-};
-
 Fdb::Fdb(uint32_t capacity, uint64_t seed, EpochDomain* epochs)
     : capacity_(std::clamp(capacity, kFdbCapacityMin, kFdbCapacityMax)),
       bucket_count_(std::bit_ceil(2 * capacity_) / kBucketSlots),
       seed_a_(Spread(seed)),
       seed_b_(Spread(seed ^ seed_a_) | 1),
       epochs_(epochs),
-      buckets_(new Bucket[bucket_count_]) {}
+      buckets_(new Bucket[bucket_count_]),
+      history_(new History) {}
 
 Fdb::~Fdb() = default;
 
@@ -227,6 +200,7 @@ LearnResult Fdb::Learn(FdbKey key, PortIndex port, uint32_t mac_limit, uint32_t 
       }
       return LearnResult::kKnown;
     }
+    if (IsHeld(value)) return LearnResult::kHeldElsewhere;
   }
   // Asked before the lock is taken, so that a flood of invented addresses does not make workers queue for it.
   if (IsAtLimit(port, mac_limit) || (!IsLive(value) && IsFull())) {
@@ -245,6 +219,7 @@ LearnResult Fdb::LearnChange(uint64_t key_word, const Hash& hash, PortIndex port
   const uint64_t value = place.found() ? place.value().load(std::memory_order_relaxed) : 0;
   if (IsLive(value) && PortOf(value) == port) return LearnResult::kKnown;  // another worker was faster
   if (KindOf(value) == FdbKind::kStatic) return LearnResult::kStaticElsewhere;
+  if (IsHeld(value)) return LearnResult::kHeldElsewhere;
   if (IsAtLimit(port, mac_limit) ||
       (!IsLive(value) && !Insert(key_word, hash, place, port, FdbKind::kDynamic, now_s))) {
     limited_.fetch_add(1, std::memory_order_relaxed);
@@ -254,17 +229,32 @@ LearnResult Fdb::LearnChange(uint64_t key_word, const Hash& hash, PortIndex port
     Bump(learned_);
     return LearnResult::kLearned;
   }
+  if (history_->flaps.is_on() && history_->flaps.Note(key_word, now_s)) {
+    place.value().fetch_or(kHeldBit, std::memory_order_release);
+    held_now_.store(history_->flaps.held_count(), std::memory_order_relaxed);
+    Bump(held_);
+    return LearnResult::kHeldElsewhere;
+  }
   CountOut(value);
   const uint64_t moved = LiveValue(port, FdbKind::kDynamic, now_s, hash.check);
   place.value().store(moved, std::memory_order_release);
   CountIn(moved);
   Bump(moved_);
+  history_->moves.Count(PortOf(value), port);
+  Log(key_word, moved);
   return LearnResult::kMoved;
 }
 
-// A slot that may take a new key: of the bucket with fewer live entries, never used before dead for longest,
-// since a dead slot that keeps its key can give it back at once. Slots that a worker might still read are
-// left alone.
+void Fdb::Log(uint64_t key_word, uint64_t value) {
+  if (history_->changes == nullptr) return;
+  FdbChange change{.key = KeyOf(key_word), .target = {}};
+  if (IsLive(value)) change.target = {.port = PortOf(value), .kind = KindOf(value)};
+  history_->changes->Add(change);
+}
+
+// A slot that may take a new key: of the first bucket while that is at most half full, so that most look-ups
+// end there, else of the one with fewer live entries; never used before dead for longest, since a dead slot
+// that keeps its key can give it back at once. Slots that a worker might still read are left alone.
 Fdb::Place Fdb::FreeSlot(const Hash& hash) const {
   Place best;
   uint32_t best_live = kBucketSlots;
@@ -285,6 +275,7 @@ Fdb::Place Fdb::FreeSlot(const Hash& hash) const {
     if (place.found() && live < best_live && epochs_->Passed(oldest)) {
       best = place;
       best_live = live;
+      if (live < kBucketSlots / 2) break;
     }
   }
   return best;
@@ -301,6 +292,7 @@ bool Fdb::Insert(uint64_t key_word, const Hash& hash, Place dead, PortIndex port
   const uint64_t value = LiveValue(port, kind, now_s, hash.check);
   place.value().store(value, std::memory_order_release);
   CountIn(value);
+  Log(key_word, value);
   return true;
 }
 
@@ -348,6 +340,7 @@ FdbResult Fdb::AddStatic(FdbKey key, PortIndex port, bool replace_static) {
   const uint64_t fixed = LiveValue(port, FdbKind::kStatic, 0, hash.check);
   place.value().store(fixed, std::memory_order_release);
   CountIn(fixed);
+  Log(key_word, fixed);
   return FdbResult::kOk;
 }
 
@@ -359,6 +352,7 @@ FdbResult Fdb::Remove(FdbKey key) {
   if (!IsLive(value)) return FdbResult::kNotFound;
   place.value().store(DeadValue(kEpochPending), std::memory_order_release);
   CountOut(value);
+  Log(key_word, DeadValue(kEpochPending));
   const auto slot = static_cast<uint32_t>(place.bucket - buckets_.get()) * kBucketSlots + place.index;
   Seal(slot, slot + 1);
   return FdbResult::kOk;
@@ -388,10 +382,11 @@ uint32_t Fdb::FlushSlice(const FdbFilter& filter, uint32_t first_slot, uint32_t 
   for (uint32_t slot = first_slot; slot < end_slot; ++slot) {
     const Place place = SlotAt(slot);
     const uint64_t value = place.value().load(std::memory_order_relaxed);
-    if (!IsLive(value) || !Matches(filter, KeyOf(place.key().load(std::memory_order_relaxed)), value))
-      continue;
+    const uint64_t key_word = place.key().load(std::memory_order_relaxed);
+    if (!IsLive(value) || !Matches(filter, KeyOf(key_word), value)) continue;
     place.value().store(DeadValue(kEpochPending), std::memory_order_release);
     CountOut(value);
+    Log(key_word, DeadValue(kEpochPending));
     ++removed;
   }
   if (removed != 0) Seal(first_slot, end_slot);
@@ -427,6 +422,10 @@ uint32_t Fdb::List(uint32_t cursor, const FdbFilter& filter, uint32_t rows_max, 
 }
 
 void Fdb::AgeSlice(uint32_t now_s, uint32_t ageing_time_s, uint32_t slots) {
+  if (held_now_.load(std::memory_order_relaxed) != 0) {
+    const WriterLock lock(this, kWorkerLockSpins);
+    if (lock.held()) EndHolds(now_s, false);
+  }
   if (ageing_time_s == 0) return;
   slots = std::min(slots, slot_count());
   while (slots != 0) {
@@ -444,47 +443,41 @@ void Fdb::AgeSlice(uint32_t now_s, uint32_t ageing_time_s, uint32_t slots) {
 uint32_t Fdb::AgeLocked(uint32_t now_s, uint32_t ageing_time_s, uint32_t first_slot, uint32_t end_slot) {
   uint32_t removed = 0;
   for (uint32_t slot = first_slot; slot < end_slot; ++slot) {
-    std::atomic<uint64_t>& place = SlotAt(slot).value();
-    uint64_t value = place.load(std::memory_order_relaxed);
+    const Place place = SlotAt(slot);
+    uint64_t value = place.value().load(std::memory_order_relaxed);
     if (KindOf(value) != FdbKind::kDynamic || AgeOf(value, now_s) <= ageing_time_s) continue;
     // Fails where a worker has just heard from the address: then it stays.
-    if (!place.compare_exchange_strong(value, DeadValue(kEpochPending), std::memory_order_release,
-                                       std::memory_order_relaxed)) {
+    if (!place.value().compare_exchange_strong(value, DeadValue(kEpochPending), std::memory_order_release,
+                                               std::memory_order_relaxed)) {
       continue;
     }
     CountOut(value);
+    Log(place.key().load(std::memory_order_relaxed), DeadValue(kEpochPending));
     ++removed;
   }
   Bump(aged_, uint64_t{removed});
   return removed;
 }
 
+void Fdb::SetFlapGuard(uint32_t moves, uint32_t hold_s) {
+  const WriterLock lock(this);
+  history_->flaps.Set(moves, hold_s);
+  if (moves == 0) EndHolds(0, true);
+}
+
+void Fdb::EndHolds(uint32_t now_s, bool all) {
+  history_->flaps.EndHolds(now_s, all, [this](uint64_t key_word) {
+    const Place place = FindKey(key_word, HashOf(key_word));
+    // The entry may be gone. A worker may refresh its stamp meanwhile.
+    if (place.found() && IsLive(place.value().load(std::memory_order_relaxed))) {
+      place.value().fetch_and(~kHeldBit, std::memory_order_release);
+    }
+  });
+  held_now_.store(history_->flaps.held_count(), std::memory_order_relaxed);
+}
+
 uint32_t Fdb::slot_count() const {
   return bucket_count_ * kBucketSlots;
-}
-
-uint32_t Fdb::CountOf(FdbKind kind) const {
-  switch (kind) {
-    case FdbKind::kNone:
-      return 0;
-    case FdbKind::kDynamic:
-      return dynamic_count_.load(std::memory_order_relaxed);
-    case FdbKind::kStatic:
-      return static_count_.load(std::memory_order_relaxed);
-  }
-  return 0;
-}
-
-uint32_t Fdb::DynamicCountOf(PortIndex port) const {
-  return port < kPortsMax ? port_dynamic_counts_[port].load(std::memory_order_relaxed) : 0;
-}
-
-FdbEvents Fdb::Events() const {
-  return {.learned = learned_.load(std::memory_order_relaxed),
-          .moved = moved_.load(std::memory_order_relaxed),
-          .aged = aged_.load(std::memory_order_relaxed),
-          .flushed = flushed_.load(std::memory_order_relaxed),
-          .limited = limited_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace ringswitch::bridge

@@ -12,8 +12,8 @@
 // exact.
 //
 //   key    0: never used | MAC 48 bits | VID 12 bits | one bit that is always set
-//   value  port 12 | kind 3 | stamp 24 (seconds, wraps) | check 16 (of the key) ; kind none: dead, with the
-//   epoch of its death
+//   value  port 12 | kind 3 | held 1 | stamp 24 (seconds, wraps) | check 16 (of the key) ; kind none: dead,
+//   with the epoch of its death
 //
 // Readers (workers, within a batch) take no lock: key, value, key again; a value counts only if it carries
 // the check of the key. A slot gets another key only after every worker has passed a batch boundary since the
@@ -22,6 +22,10 @@
 // Writers hold writer_lock_, a spin lock held for tens of nanoseconds, a bounded number of slots in sweeps. A
 // worker that cannot get it soon gives up: the frame is forwarded, the address is learned from the next one.
 // A known address refreshes its stamp by one compare-and-swap at most once a second, without the lock.
+//
+// What else it knows (fdb_history.h), all of fixed size and changed under the writer lock: moves per pair of
+// ports; addresses that move too often, which are held where they are by a bit in their value, so that
+// refusing their frames elsewhere takes no lock; and, while somebody watches, a log of changes.
 //
 // Limits. Full, or the port's limit reached: not learned, counted, nothing live is evicted (design decision
 // 7). A static entry stays where it is; a frame from its address elsewhere is refused (decision 6). Stamps
@@ -74,6 +78,7 @@ enum class LearnResult : uint8_t {
   kNotLearned,       // table full, or the port's limit reached
   kBusy,             // the writer lock was taken; the next frame will do
   kStaticElsewhere,  // bound to another port: the frame must be dropped
+  kHeldElsewhere,    // moved too often, held on another port: the frame must be dropped
 };
 
 enum class FdbResult : uint8_t { kOk, kExists, kNotFound, kFull };
@@ -86,10 +91,24 @@ struct FdbFilter {
   std::optional<FdbKind> kind{};
 };
 
-// Since the table was made.
+// Since the table was made. `held`: times that the flap guard has held an address.
 struct FdbEvents {
-  uint64_t learned = 0, moved = 0, aged = 0, flushed = 0, limited = 0;
+  uint64_t learned = 0, moved = 0, aged = 0, flushed = 0, limited = 0, held = 0;
 };
+
+// Moves of addresses from one port to another since either port was made.
+struct FdbMoves {
+  PortIndex from = kNoPort, to = kNoPort;
+  uint64_t count = 0;
+};
+
+// A change of an entry, for those who watch. `target.kind` none: removed.
+struct FdbChange {
+  FdbKey key;
+  FdbTarget target;
+};
+inline constexpr size_t kMovePairsMax = 512;     // beyond these, moves are counted in FdbEvents only
+inline constexpr size_t kFdbChangesMax = 16384;  // logged and not yet taken
 
 class Fdb {
  public:
@@ -116,7 +135,21 @@ class Fdb {
   uint32_t List(uint32_t cursor, const FdbFilter& filter, uint32_t rows_max, uint32_t now_s,
                 std::vector<FdbRow>* rows) const;
   // Removes dynamic entries older than `ageing_time_s` (0: none) among the next `slots` slots; goes round.
+  // Ends the flap guard's holds whose time is over, all of them.
   void AgeSlice(uint32_t now_s, uint32_t ageing_time_s, uint32_t slots);
+
+  // More than `moves` moves of an address within kFlapWindowS hold it where it is for `hold_s`; 0: never.
+  void SetFlapGuard(uint32_t moves, uint32_t hold_s);
+  // Moves per pair of ports, kMovePairsMax pairs at most; those of a port that is gone are left out after
+  // ForgetMoves.
+  std::vector<FdbMoves> Moves() const;
+  void ForgetMoves(PortIndex port);
+
+  // The log of changes, for one reader; off, it costs nothing. Taking appends what was logged since, in
+  // order; false: some are missing (more than kFdbChangesMax since the last time), read the whole table,
+  // after which the log goes on. Refreshed stamps are no changes.
+  void SetLogging(bool is_logging);
+  bool TakeChanges(std::vector<FdbChange>* changes);
 
   uint32_t slot_count() const;
   uint32_t capacity() const { return capacity_; }
@@ -126,6 +159,7 @@ class Fdb {
 
  private:
   struct Bucket;
+  struct History;    // fdb_history.h
   struct Place;      // one slot
   struct Hash;       // of a key: two buckets and the check
   class WriterLock;  // holds writer_locked_
@@ -143,6 +177,8 @@ class Fdb {
   void Seal(uint32_t first_slot, uint32_t end_slot);
   uint32_t FlushSlice(const FdbFilter& filter, uint32_t first_slot, uint32_t end_slot);
   uint32_t AgeLocked(uint32_t now_s, uint32_t ageing_time_s, uint32_t first_slot, uint32_t end_slot);
+  void Log(uint64_t key_word, uint64_t value);
+  void EndHolds(uint32_t now_s, bool all);
   bool IsAtLimit(PortIndex port, uint32_t mac_limit) const;
   bool IsFull() const;
 
@@ -152,6 +188,7 @@ class Fdb {
   const uint64_t seed_b_;
   EpochDomain* const epochs_;
   const std::unique_ptr<Bucket[]> buckets_;
+  const std::unique_ptr<History> history_;  // what it points to: under the writer lock
 
   // Changed under the writer lock, read by anybody.
   alignas(64) mutable std::atomic<bool> writer_locked_{false};
@@ -159,8 +196,9 @@ class Fdb {
   std::atomic<uint32_t> dynamic_count_{0};
   std::atomic<uint32_t> static_count_{0};
   std::array<std::atomic<uint32_t>, kPortsMax> port_dynamic_counts_{};
-  std::atomic<uint64_t> learned_{0}, moved_{0}, aged_{0}, flushed_{0};
-  std::atomic<uint64_t> limited_{0};  // any worker, without the lock
+  std::atomic<uint64_t> learned_{0}, moved_{0}, aged_{0}, flushed_{0}, held_{0};
+  std::atomic<uint32_t> held_now_{0};  // addresses
+  std::atomic<uint64_t> limited_{0};   // any worker, without the lock
 };
 
 }  // namespace ringswitch::bridge

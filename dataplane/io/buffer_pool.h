@@ -4,12 +4,13 @@
 //
 // Theory of operation. A buffer is headroom, virtio-net header, frame:
 //
-//   | headroom 6 | virtio-net header 10 | frame, up to a 64 KiB super-frame with tags |
+//   | headroom 22 | virtio-net header 10 | frame, up to a 64 KiB super-frame with tags |
 //
-// so that a tag can be pushed by moving header and addresses down, and header and first bytes lie in one or
-// two cache lines. The stride between buffers is an odd number of cache lines: a power of two would put every
-// frame's header into the same few cache sets, at half the speed. The memory is anonymous and touched only
-// where frames are put, so what small frames use is a page or two per buffer.
+// so that tags can be pushed by moving header and addresses down, and header and first bytes lie in one cache
+// line. What a multishot receive delivers lies behind what it says of the frame, and has more headroom. The
+// stride between buffers is an odd number of cache lines: a power of two would put every frame's header into
+// the same few cache sets, at half the speed. The memory is anonymous and touched only where frames are put,
+// so what small frames use is a page or two per buffer.
 //
 // A buffer is in exactly one of four places: in the kernel's buffer group, in the reserve that copies are
 // made in, referenced, or returned and not yet given back to the kernel (Recycle does that once per batch).
@@ -31,7 +32,9 @@
 namespace ringswitch::io {
 
 inline constexpr uint32_t kVirtioNetHeaderSize = 10;
-inline constexpr uint32_t kHeadroom = 6;  // bytes before the virtio-net header; one tag needs 4
+// Bytes before the virtio-net header. A tag that the kernel took out of the frame and one that is pushed need
+// 8; the rest puts the frame on a boundary of 32.
+inline constexpr uint32_t kHeadroom = 22;
 inline constexpr uint32_t kReadSize =
     66'048;  // header, 65535 + 14 + two tags, and room to tell that a frame was longer
 inline constexpr uint32_t kStride = 66'112;  // 1033 cache lines

@@ -1,25 +1,66 @@
 #include "dataplane/io/receiver.h"
 
+#include <linux/if_packet.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+
+#include "dataplane/io/virtio_net_header.h"
 
 namespace ringswitch::io {
 namespace {
 
 // A round begins small: a port that turns out to be empty has cost few reads for nothing.
 constexpr uint32_t kFirstQuota = 8;
+// Quotas follow the number of ports with a delay. Of ports that turn greedy one after the other the first has
+// the whole pool pending, the next a half, and so on: below eight pools for kFilesMax of them.
+constexpr uint32_t kPoolsPending = 8;
+constexpr uint16_t kTpidDefault = 0x8100;  // of a tag whose TPID the kernel does not tell
 
-Token ReadToken(uint16_t slot, uint16_t generation) {
-  return {Operation::kRead, generation, slot, 0};
+Token ReadToken(uint16_t slot, uint16_t generation, uint16_t message = 0) {
+  return {Operation::kRead, generation, slot, message};
+}
+
+// What the kernel tells of a received frame beside it.
+void FindAuxiliaryData(const uint8_t* control, size_t size, tpacket_auxdata* auxiliary) {
+  cmsghdr header;
+  if (size < CMSG_LEN(sizeof *auxiliary)) return;
+  std::memcpy(&header, control, sizeof header);
+  if (header.cmsg_level != SOL_PACKET || header.cmsg_type != PACKET_AUXDATA) return;
+  std::memcpy(auxiliary, control + CMSG_LEN(0), sizeof *auxiliary);
+}
+
+// Puts the tag that the kernel took out back into the frame: header and addresses move down.
+void RestoreTag(const tpacket_auxdata& auxiliary, Received* received) {
+  constexpr size_t kAddressesLength = 12;
+  constexpr int kTagLength = 4;
+  const bool has_tpid = (auxiliary.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0;
+  const uint16_t tpid = has_tpid ? auxiliary.tp_vlan_tpid : kTpidDefault;
+  uint8_t* moved = received->header - kTagLength;
+  std::memmove(moved, received->header, kVirtioNetHeaderSize + kAddressesLength);
+  uint8_t* tag = moved + kVirtioNetHeaderSize + kAddressesLength;
+  tag[0] = static_cast<uint8_t>(tpid >> 8);
+  tag[1] = static_cast<uint8_t>(tpid);
+  tag[2] = static_cast<uint8_t>(auxiliary.tp_vlan_tci >> 8);
+  tag[3] = static_cast<uint8_t>(auxiliary.tp_vlan_tci);
+  MoveOffsets(moved, kTagLength);
+  received->header = moved;
+  received->size += kTagLength;
 }
 
 }  // namespace
 
 Receiver::Receiver(Ring* ring, BufferPool* pool, bool multishot)
-    : ring_(ring), pool_(pool), multishot_(multishot) {
+    : ring_(ring),
+      pool_(pool),
+      multishot_(multishot),
+      messages_max_(std::min<uint32_t>(UINT16_MAX - 1, kFilesMax + kPoolsPending * pool->provided())),
+      messages_(new Message[messages_max_]) {
   due_.reserve(kFilesMax);
   arming_.reserve(kFilesMax);
   parked_.reserve(kFilesMax);
+  free_messages_.reserve(messages_max_);
 }
 
 void Receiver::Start(uint16_t index) {
@@ -27,8 +68,8 @@ void Receiver::Start(uint16_t index) {
   const uint16_t generation = static_cast<uint16_t>(slot.generation + 1);
   slot = Slot{};
   slot.generation = generation;
+  slot.kind = ring_->kind(index);
   slot.phase = multishot_ ? Phase::kMultishot : Phase::kSingle;
-  gone_[index].store(false, std::memory_order_relaxed);
   MakeDue(index);
 }
 
@@ -48,50 +89,84 @@ void Receiver::MakeDue(uint16_t index) {
   due_.push_back(index);
 }
 
-ReadOutcome Receiver::OnRead(const Completion& completion) {
+ReadOutcome Receiver::OnRead(const Completion& completion, Received* received) {
   Slot& slot = slots_[completion.token.slot];
   if (completion.has_buffer) pool_->Take(completion.buffer);
   const bool frame = completion.result > 0 && completion.has_buffer;
-  if (!frame && completion.has_buffer) pool_->Release(completion.buffer);
+  if (frame) {
+    Locate(slot, completion, received);
+    ++slot.filled;
+  } else if (completion.has_buffer) {
+    pool_->Release(completion.buffer);
+  }
   if (!completion.more) {
     --slot.outstanding;
     if (slot.phase != Phase::kGone) MakeDue(completion.token.slot);
+    if (completion.token.index != 0) {
+      const auto message = static_cast<uint16_t>(completion.token.index - 1);
+      messages_[message].slot = kFilesMax;
+      free_messages_.push_back(message);
+    }
   }
-  if (frame) {
-    ++slot.filled;
-    return ReadOutcome::kFrame;
-  }
-  if (completion.result < 0 && slot.phase != Phase::kStopping)
-    OnError(completion.token.slot, completion.result);
-  return completion.result == -ENOBUFS ? ReadOutcome::kNoBuffer : ReadOutcome::kNothing;
+  if (frame) return ReadOutcome::kFrame;
+  if (completion.result >= 0 || slot.phase == Phase::kStopping) return ReadOutcome::kNothing;
+  return OnError(completion.token.slot, completion.result);
 }
 
-void Receiver::OnError(uint16_t index, int32_t error) {
+// Where the read has put the frame.
+void Receiver::Locate(const Slot& slot, const Completion& completion, Received* received) const {
+  received->header = pool_->header(completion.buffer);
+  received->size = static_cast<uint32_t>(completion.result);
+  received->truncated = received->size == kReadSize;
+  if (slot.kind == FileKind::kTap) return;
+
+  tpacket_auxdata auxiliary{};
+  if (completion.token.index == 0) {
+    io_uring_recvmsg_out out;
+    std::memcpy(&out, received->header, sizeof out);
+    FindAuxiliaryData(received->header + sizeof out, out.controllen, &auxiliary);
+    constexpr uint32_t kOffset = sizeof out + kControlSize;
+    received->header += kOffset;
+    received->size -= std::min(received->size, kOffset);
+    received->truncated = (out.flags & MSG_TRUNC) != 0;
+  } else {
+    const Message& message = messages_[completion.token.index - 1];
+    FindAuxiliaryData(message.control, message.header.msg_controllen, &auxiliary);
+    received->truncated = (message.header.msg_flags & MSG_TRUNC) != 0;
+  }
+  // A TCI of 0 is a tag too.
+  if ((auxiliary.tp_status & TP_STATUS_VLAN_VALID) != 0) RestoreTag(auxiliary, received);
+}
+
+ReadOutcome Receiver::OnError(uint16_t index, int32_t error) {
   Slot& slot = slots_[index];
   switch (-error) {
     case ENOBUFS:
       slot.starved = true;
-      return;
+      return ReadOutcome::kNoBuffer;
     case EAGAIN:
       slot.empty = true;
-      return;
+      return ReadOutcome::kNothing;
     case EINTR:
     case ECANCELED:
-      return;
+      return ReadOutcome::kNothing;
+    case ENETDOWN:
+      if (slot.kind == FileKind::kPacketSocket) return ReadOutcome::kNothing;
+      break;
+    case EINVAL:
+      if (slot.kind == FileKind::kPacketSocket) return ReadOutcome::kIndescribable;
+      break;
     default:
       break;
   }
-  if (slot.phase == Phase::kGone || slot.phase == Phase::kParked) return;
+  if (slot.phase == Phase::kGone || slot.phase == Phase::kParked) return ReadOutcome::kNothing;
   if (slot.phase == Phase::kRounds) --rounds_;
   if (slot.phase == Phase::kSingle && slot.quota > 1) --greedy_;
   const bool gone =
       error == -EBADFD || error == -EFAULT || error == -ENODEV || error == -ENXIO || error == -EBADF;
   slot.phase = gone ? Phase::kGone : Phase::kParked;
-  if (gone) {
-    gone_[index].store(true, std::memory_order_relaxed);
-  } else {
-    parked_.push_back(index);
-  }
+  if (!gone) parked_.push_back(index);
+  return ReadOutcome::kNothing;
 }
 
 // A cancel was carried out. Should it have missed the read (it was running just then), it is queued again.
@@ -133,6 +208,24 @@ void Receiver::QueueRoom() {
   if (ring_->full()) ring_->Submit();
 }
 
+void Receiver::ArmMultishot(uint16_t index) {
+  // Its lengths are all that the kernel reads of it.
+  static const msghdr kLayout = [] {
+    msghdr layout{};
+    layout.msg_controllen = kControlSize;
+    return layout;
+  }();
+  Slot& slot = slots_[index];
+  QueueRoom();
+  const Token token = ReadToken(index, slot.generation);
+  if (slot.kind == FileKind::kTap) {
+    ring_->QueueMultishotRead(index, BufferPool::kGroup, token);
+  } else {
+    ring_->QueueMultishotReceive(index, BufferPool::kGroup, &kLayout, token);
+  }
+  slot.outstanding = 1;
+}
+
 // Queues single reads up to the slot's quota, which follows what the last ones brought.
 void Receiver::ArmSingle(uint16_t index, bool nowait, uint32_t share, uint32_t* budget) {
   Slot& slot = slots_[index];
@@ -146,8 +239,45 @@ void Receiver::ArmSingle(uint16_t index, bool nowait, uint32_t share, uint32_t* 
   if (!nowait) greedy_ += (slot.quota > 1 ? 1u : 0u) - (was_greedy ? 1u : 0u);
   for (; slot.outstanding<slot.quota&& * budget> 0; --*budget) {
     QueueRoom();
-    ring_->QueueRead(index, BufferPool::kGroup, kReadSize, nowait, ReadToken(index, slot.generation));
+    if (slot.kind == FileKind::kTap) {
+      ring_->QueueRead(index, BufferPool::kGroup, kReadSize, nowait, ReadToken(index, slot.generation));
+    } else if (!QueueReceive(index, nowait)) {
+      break;
+    }
     ++slot.outstanding;
+  }
+}
+
+// False: all messages are in the kernel.
+bool Receiver::QueueReceive(uint16_t index, bool nowait) {
+  if (free_messages_.empty()) {
+    if (messages_used_ == messages_max_) return false;
+    free_messages_.push_back(static_cast<uint16_t>(messages_used_++));
+  }
+  const uint16_t number = free_messages_.back();
+  free_messages_.pop_back();
+  Message& message = messages_[number];
+  message.slot = index;
+  message.header = {};
+  message.header.msg_control = message.control;
+  message.header.msg_controllen = kControlSize;
+  const auto token_index = static_cast<uint16_t>(number + 1);
+  ring_->QueueReceive(index, BufferPool::kGroup, &message.header, nowait,
+                      ReadToken(index, slots_[index].generation, token_index));
+  return true;
+}
+
+// All reads of the slot, by token.
+void Receiver::Cancel(uint16_t index) {
+  const uint16_t generation = slots_[index].generation;
+  QueueRoom();
+  ring_->QueueCancel(ReadToken(index, generation), {Operation::kCancel, generation, index, 0});
+  if (slots_[index].kind == FileKind::kTap) return;
+  for (uint32_t i = 0; i < messages_used_; ++i) {
+    if (messages_[i].slot != index) continue;
+    QueueRoom();
+    ring_->QueueCancel(ReadToken(index, generation, static_cast<uint16_t>(i + 1)),
+                       {Operation::kCancel, generation, index, 0});
   }
 }
 
@@ -172,17 +302,11 @@ void Receiver::Arm() {
         if (slot.outstanding == 0) {
           slot.phase = Phase::kOff;
         } else {
-          QueueRoom();
-          ring_->QueueCancel(ReadToken(index, slot.generation),
-                             {Operation::kCancel, slot.generation, index, 0});
+          Cancel(index);
         }
         break;
       case Phase::kMultishot:
-        if (slot.outstanding == 0) {
-          QueueRoom();
-          ring_->QueueMultishotRead(index, BufferPool::kGroup, ReadToken(index, slot.generation));
-          slot.outstanding = 1;
-        }
+        if (slot.outstanding == 0) ArmMultishot(index);
         break;
       case Phase::kRounds:
       case Phase::kSingle:

@@ -17,15 +17,24 @@
 // A port's reads are of one kind at any time and complete in the order in which they took frames from the
 // device, so frames never swap places.
 //
-// An error that says that the device is gone ends the reading; any other is tried again at the next Tick,
-// once a second: neither a spin nor a port that stays deaf. Stopping cancels by token; stopped() holds after
-// the last completion, and the generation in the token guards against anything later.
+// A TAP is read. A packet socket is received from, since the kernel takes the tag out of a frame and tells of
+// it beside; here it is put back, so that what leaves this class is one and the same. What is told lies in
+// the buffer itself, before the header, if the receive is a multishot one, else in a Message of its own.
 //
-// Ownership: the worker's thread. gone() may be read by anybody.
+// An error that says that a TAP is gone ends the reading. (It may not come: a read that was woken just before
+// the device let go of its file waits for ever, harmlessly.) A packet socket has errors that are events:
+// ENETDOWN once when the device goes down or away, EINVAL for a frame that its header cannot describe, which
+// is lost; reading goes on at once. Any other error is tried again at the next Tick, once a second: neither a
+// spin nor a port that stays deaf. Stopping cancels by token; stopped() holds after the last completion, and
+// the generation in the token guards against anything later.
+//
+// Ownership: the worker's thread.
+
+#include <sys/socket.h>
 
 #include <array>
-#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "dataplane/io/buffer_pool.h"
@@ -34,9 +43,17 @@
 namespace ringswitch::io {
 
 enum class ReadOutcome : uint8_t {
-  kFrame,     // the completion's buffer holds one and is referenced
-  kNoBuffer,  // the pool was empty
+  kFrame,          // the completion's buffer holds one and is referenced
+  kNoBuffer,       // the pool was empty
+  kIndescribable,  // the kernel had a frame, and no virtio-net header for it
   kNothing,
+};
+
+// What a read brought.
+struct Received {
+  uint8_t* header = nullptr;  // virtio-net header with the frame behind it, in the completion's buffer
+  uint32_t size = 0;          // of both
+  bool truncated = false;
 };
 
 class Receiver {
@@ -49,9 +66,9 @@ class Receiver {
   void Start(uint16_t slot);
   void Stop(uint16_t slot);
   bool stopped(uint16_t slot) const { return slots_[slot].phase == Phase::kOff; }
-  bool gone(uint16_t slot) const { return gone_[slot].load(std::memory_order_relaxed); }
 
-  ReadOutcome OnRead(const Completion& completion);
+  // `received` is filled in for a frame.
+  ReadOutcome OnRead(const Completion& completion, Received* received);
   void OnCancelled(const Completion& completion);
 
   // Queues what is due, in full; once per batch, after the batch's buffers went back to the kernel.
@@ -75,6 +92,7 @@ class Receiver {
   };
   struct Slot {
     Phase phase = Phase::kOff;
+    FileKind kind = FileKind::kTap;
     bool due = false;      // in due_
     bool starved = false;  // a read since the last Arm found no buffer
     bool empty = false;    // ... or no frame
@@ -84,11 +102,24 @@ class Receiver {
     uint32_t filled = 0;       // reads since the last Arm that brought a frame
   };
 
-  void OnError(uint16_t index, int32_t error);
+  // Of one single receive in the kernel: where it says what it has received.
+  static constexpr size_t kControlSize = 48;  // auxiliary data needs 40; puts the frame on a boundary of 32
+  struct Message {
+    msghdr header;
+    alignas(8) uint8_t control[kControlSize];
+    uint16_t slot;  // kFilesMax: free
+  };
+  // A read's token carries the number of its message plus one, 0 for none.
+
+  void Locate(const Slot& slot, const Completion& completion, Received* received) const;
+  ReadOutcome OnError(uint16_t index, int32_t error);
   void MakeDue(uint16_t index);
   void ChoosePhase(Slot* slot);
   void EndLonelyRounds();
+  void ArmMultishot(uint16_t index);
   void ArmSingle(uint16_t index, bool nowait, uint32_t share, uint32_t* budget);
+  bool QueueReceive(uint16_t index, bool nowait);
+  void Cancel(uint16_t index);
   void QueueRoom();
 
   Ring* const ring_;
@@ -100,7 +131,11 @@ class Receiver {
   std::vector<uint16_t> arming_;
   std::vector<uint16_t> parked_;
   std::array<Slot, kFilesMax> slots_;
-  std::array<std::atomic<bool>, kFilesMax> gone_{};
+
+  const uint32_t messages_max_;
+  const std::unique_ptr<Message[]> messages_;  // memory is touched as far as it is used
+  uint32_t messages_used_ = 0;                 // of messages_, from the first
+  std::vector<uint16_t> free_messages_;        // among those
 };
 
 }  // namespace ringswitch::io

@@ -19,9 +19,8 @@
 namespace ringswitch::io {
 namespace {
 
-constexpr uint32_t kMemlockMin = 8 << 20;            // bytes; rings of four workers are well below
-constexpr uint32_t kFeatureRwAttributes = 1u << 16;  // IORING_FEAT_RW_ATTR: Linux 6.14
-constexpr uint8_t kOpReadMultishot = 49;  // IORING_OP_READ_MULTISHOT, newer than the packaged header
+constexpr uint32_t kMemlockMin = 8 << 20;  // bytes; rings of four workers are well below
+constexpr uint8_t kOpReadMultishot = 49;   // IORING_OP_READ_MULTISHOT, newer than the packaged header
 
 uint64_t Limit(__rlimit_resource resource) {
   rlimit limit{};
@@ -103,8 +102,9 @@ absl::Status Ring::RegisterBufferRing(io_uring_buf_ring* buffers, uint32_t entri
   return absl::OkStatus();
 }
 
-absl::Status Ring::SetFile(uint16_t slot, int fd) {
+absl::Status Ring::SetFile(uint16_t slot, int fd, FileKind kind) {
   files_[slot] = fd;
+  kinds_[slot] = kind;
   if (!has_file_table_) return absl::OkStatus();
   int r = io_uring_register_files_update(&ring_, slot, &fd, 1);
   if (r < 0) return absl::InternalError(absl::StrCat("io_uring file slot ", slot, ": ", std::strerror(-r)));
@@ -144,15 +144,44 @@ void Ring::QueueRead(uint16_t slot, uint16_t group, uint32_t length, bool nowait
   sqe->user_data = token.Pack();
 }
 
+void Ring::QueueMultishotReceive(uint16_t slot, uint16_t group, const msghdr* message, Token token) {
+  io_uring_sqe* sqe = Next();
+  sqe->opcode = IORING_OP_RECVMSG;
+  sqe->flags = IOSQE_BUFFER_SELECT;
+  SetSlot(sqe, slot);
+  sqe->addr = reinterpret_cast<uint64_t>(message);
+  sqe->len = 1;
+  sqe->ioprio = IORING_RECV_MULTISHOT;
+  sqe->buf_group = group;
+  sqe->user_data = token.Pack();
+}
+
+void Ring::QueueReceive(uint16_t slot, uint16_t group, msghdr* message, bool nowait, Token token) {
+  io_uring_sqe* sqe = Next();
+  sqe->opcode = IORING_OP_RECVMSG;
+  sqe->flags = IOSQE_BUFFER_SELECT;
+  SetSlot(sqe, slot);
+  sqe->addr = reinterpret_cast<uint64_t>(message);
+  sqe->len = 1;
+  sqe->msg_flags = nowait ? static_cast<uint32_t>(MSG_DONTWAIT) : 0;
+  sqe->buf_group = group;
+  sqe->user_data = token.Pack();
+}
+
 void Ring::QueueWrite(uint16_t slot, const uint8_t* data, uint32_t length, Token token) {
   io_uring_sqe* sqe = Next();
-  sqe->opcode = IORING_OP_WRITE;
   SetSlot(sqe, slot);
-  sqe->off = UINT64_MAX;
   sqe->addr = reinterpret_cast<uint64_t>(data);
   sqe->len = length;
-  sqe->rw_flags = has_nowait_ ? RWF_NOWAIT : 0;
   sqe->user_data = token.Pack();
+  if (kinds_[slot] == FileKind::kPacketSocket) {
+    sqe->opcode = IORING_OP_SEND;
+    sqe->msg_flags = MSG_DONTWAIT;
+  } else {
+    sqe->opcode = IORING_OP_WRITE;
+    sqe->off = UINT64_MAX;
+    sqe->rw_flags = has_nowait_ ? RWF_NOWAIT : 0;
+  }
 }
 
 void Ring::QueueCancel(Token target, Token token) {

@@ -8,9 +8,8 @@
 // system call that work has arrived. Files are addressed by their index in a sparse registered table of
 // kFilesMax slots; the ring's own descriptor is registered too.
 //
-//   Submit     hands over what was queued and runs nothing else: a write to a TAP is complete when it
-//   returns, and its failure is
-//              in the completion queue. Armed reads bring nothing meanwhile.
+//   Submit     hands over what was queued and runs nothing else: a write is complete when it returns. Armed
+//              reads bring nothing meanwhile.
 //   Advance    the same, then runs deferred work: armed reads deliver. No system call where there is neither.
 //   Wait       sleeps until a completion or the timeout.
 //
@@ -18,10 +17,15 @@
 // a number. No memory is allocated per operation. The completion queue is larger than all that can be
 // outstanding at once, and whoever submits collects before submitting again, so it cannot overflow.
 //
+// A file is of one of two kinds. TAPs are read and written; packet sockets are received from with auxiliary
+// data and sent to, since before Linux 6.5 a write to a socket cannot be told not to wait. Both are
+// O_NONBLOCK before they come here.
+//
 // Ownership: one thread, the one that called Create. A readiness-based engine (epoll, read, write) would
 // stand in for this class, Receiver and Transmitter; nothing above them knows io_uring.
 
 #include <liburing.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <cstdint>
@@ -39,12 +43,13 @@ inline constexpr uint32_t kFilesMax = 1024;
 inline constexpr uint32_t kSubmissionsMax = 1024;
 
 enum class Operation : uint8_t { kRead, kWrite, kCancel, kWake };
+enum class FileKind : uint8_t { kTap, kPacketSocket };
 
 struct Token {
   Operation operation{};
   uint16_t generation = 0;
   uint16_t slot = 0;   // of the file table
-  uint16_t index = 0;  // of the write in its batch
+  uint16_t index = 0;  // of the write in its batch, or of the read's message
   uint64_t Pack() const {
     return static_cast<uint64_t>(operation) << 48 | static_cast<uint64_t>(generation) << 32 |
            static_cast<uint64_t>(slot) << 16 | index;
@@ -77,7 +82,8 @@ class Ring {
 
   // Control. The address of `entries` (a power of two of them) must stay valid as long as the ring.
   absl::Status RegisterBufferRing(io_uring_buf_ring* buffers, uint32_t entries, uint16_t group);
-  absl::Status SetFile(uint16_t slot, int fd);  // fd -1 empties the slot
+  absl::Status SetFile(uint16_t slot, int fd, FileKind kind = FileKind::kTap);  // fd -1 empties the slot
+  FileKind kind(uint16_t slot) const { return kinds_[slot]; }
 
   // Queueing. There must be room: see full().
   bool full() const {
@@ -85,6 +91,10 @@ class Ring {
   }
   void QueueMultishotRead(uint16_t slot, uint16_t group, Token token);
   void QueueRead(uint16_t slot, uint16_t group, uint32_t length, bool nowait, Token token);
+  // From a packet socket. `message` gives the room for control data and stays valid; a multishot one puts it
+  // into each buffer, a single one receives it.
+  void QueueMultishotReceive(uint16_t slot, uint16_t group, const msghdr* message, Token token);
+  void QueueReceive(uint16_t slot, uint16_t group, msghdr* message, bool nowait, Token token);
   void QueueWrite(uint16_t slot, const uint8_t* data, uint32_t length, Token token);
   void QueueCancel(Token target, Token token);  // all that carry `target`
   void QueueReadFd(int fd, void* data, uint32_t length, Token token);
@@ -130,6 +140,7 @@ class Ring {
   bool has_nowait_ = false;
   bool has_file_table_ = false;
   std::array<int, kFilesMax> files_{};  // where there is no table
+  std::array<FileKind, kFilesMax> kinds_{};
 };
 
 }  // namespace ringswitch::io

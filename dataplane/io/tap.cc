@@ -6,6 +6,7 @@
 #include <linux/if_tun.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -215,6 +216,12 @@ absl::Status SetTapPersistent(const File& tap, bool is_persistent) {
     return absl::InternalError(absl::StrCat("TUNSETPERSIST: ", std::strerror(errno)));
   }
   return absl::OkStatus();
+}
+
+// A TAP's file without a device is in error, and never else.
+bool IsTapGone(const File& tap) {
+  pollfd poll{tap.fd(), 0, 0};
+  return ::poll(&poll, 1, 0) == 1 && (poll.revents & POLLERR) != 0;
 }
 
 }  // namespace ringswitch::io

@@ -23,5 +23,7 @@ namespace ringswitch::io {
 // As ringswitch::OpenTap in dataplane.h.
 absl::StatusOr<File> OpenTap(const std::string& ifname, bool create);
 absl::Status SetTapPersistent(const File& tap, bool is_persistent);
+// Whether the device was deleted. Asks for no lock of the kernel's.
+bool IsTapGone(const File& tap);
 
 }  // namespace ringswitch::io

@@ -3,12 +3,12 @@
 // The writes under way.
 //
 // Theory of operation. Each write is queued with a reference to its buffer and completes with one completion,
-// which gives the reference back. A TAP with its default send buffer takes a frame within the submit: after
-// Ring::Submit and Ring::Collect all of a batch's successful writes are done. Failures are deferred work
-// (seen on Linux 6.18) and arrive with the next Ring::Advance; until then they keep their buffer and their
-// place here. Success could be kept silent (IOSQE_CQE_SKIP_SUCCESS), but then nobody could tell when a
-// failure may still come. Writes of one (source, destination) pair are executed in the order in which they
-// were queued.
+// which gives the reference back. A TAP with its default send buffer takes a frame within the submit, and a
+// packet socket copies it there or has no room: after Ring::Submit and Ring::Collect all of a batch's
+// successful writes are done, however slow the device. Failures are deferred work (seen on Linux 6.18) and
+// arrive with the next Ring::Advance; until then they keep their buffer and their place here. Success could
+// be kept silent (IOSQE_CQE_SKIP_SUCCESS), but then nobody could tell when a failure may still come. Writes
+// of one (source, destination) pair are executed in the order in which they were queued.
 //
 // Ownership: the worker's thread.
 
@@ -19,6 +19,13 @@
 #include "dataplane/io/ring.h"
 
 namespace ringswitch::io {
+
+// What a write took, or was to take: virtio-net header with the frame of `length` bytes behind it. Its bytes
+// are there until their buffer has a new reference.
+struct Written {
+  const uint8_t* header;
+  uint32_t length;
+};
 
 class Transmitter {
  public:
@@ -38,22 +45,22 @@ class Transmitter {
   void Queue(uint16_t slot, uint16_t buffer, const uint8_t* header, uint32_t length) {
     pool_->AddReference(buffer);
     const uint16_t index = free_[--free_count_];
-    writes_[index] = {length, buffer};
+    writes_[index] = {header, length, buffer};
     ++outstanding_[slot];
     ring_->QueueWrite(slot, header, kVirtioNetHeaderSize + length, {Operation::kWrite, 0, slot, index});
   }
 
-  // The length of the frame that was written, or was to be.
-  uint32_t OnWritten(const Completion& completion) {
+  Written OnWritten(const Completion& completion) {
     const Write write = writes_[completion.token.index];
     free_[free_count_++] = completion.token.index;
     --outstanding_[completion.token.slot];
     pool_->Release(write.buffer);
-    return write.length;
+    return {write.header, write.length};
   }
 
  private:
   struct Write {
+    const uint8_t* header;
     uint32_t length;
     uint16_t buffer;
   };

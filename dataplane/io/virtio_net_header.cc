@@ -3,33 +3,28 @@
 #include <algorithm>
 #include <cstring>
 
+#include "dataplane/io/frame_layout.h"
+
 namespace ringswitch::io {
 namespace {
 
 constexpr uint32_t kEthernetHeaderLength = 14;
-constexpr uint32_t kTcpHeaderLengthMin = 20;
-constexpr uint32_t kTcpDataOffset = 12;  // of the byte with the header's length in its high half, in words
-constexpr uint32_t kUdpHeaderLength = 8;
+constexpr uint16_t kTcpChecksumOffset = 16;
+constexpr uint16_t kUdpChecksumOffset = 6;
 
-// Length of all headers of a super-frame; none: they do not fit into it.
+// Length of all headers of a super-frame; none: it is not what the header says.
 std::optional<uint32_t> HeadersLength(const VirtioNetHeader& header, const uint8_t* frame, uint32_t length) {
+  const std::optional<FrameLayout> layout = FindLayout(frame, length);
+  if (!layout) return std::nullopt;
   const uint8_t type = header.gso_type & ~kGsoEcn;
-  const bool tcp = type == kGsoTcp4 || type == kGsoTcp6;
-  if (!tcp && type != kGsoUdp) return std::nullopt;
-  if ((header.flags & kNeedsChecksum) == 0) {
-    // Already checksummed: hdr_len is all there is to go by.
-    if (header.hdr_len < kEthernetHeaderLength || header.hdr_len > length) return std::nullopt;
-    return header.hdr_len;
+  const bool tcp = layout->protocol == kProtocolTcp;
+  if (type != (tcp ? (layout->is_ipv6 ? kGsoTcp6 : kGsoTcp4) : kGsoUdp)) return std::nullopt;
+  if ((header.flags & kNeedsChecksum) != 0 &&
+      (header.csum_start != layout->transport ||
+       header.csum_offset != (tcp ? kTcpChecksumOffset : kUdpChecksumOffset))) {
+    return std::nullopt;
   }
-  const uint32_t start = header.csum_start;
-  if (!tcp) {
-    if (start + kUdpHeaderLength > length) return std::nullopt;
-    return start + kUdpHeaderLength;
-  }
-  if (start + kTcpHeaderLengthMin > length) return std::nullopt;
-  const uint32_t tcp_length = (frame[start + kTcpDataOffset] >> 4) * 4u;
-  if (tcp_length < kTcpHeaderLengthMin || start + tcp_length > length) return std::nullopt;
-  return start + tcp_length;
+  return layout->payload;
 }
 
 }  // namespace
@@ -44,8 +39,8 @@ void StoreVirtioNetHeader(const VirtioNetHeader& header, uint8_t* bytes) {
   std::memcpy(bytes, &header, sizeof header);
 }
 
-std::optional<uint32_t> WireLength(const uint8_t* bytes, const uint8_t* frame, uint32_t length) {
-  const VirtioNetHeader header = LoadVirtioNetHeader(bytes);
+std::optional<uint32_t> WireLength(uint8_t* bytes, const uint8_t* frame, uint32_t length) {
+  VirtioNetHeader header = LoadVirtioNetHeader(bytes);
   if ((header.flags & kNeedsChecksum) != 0) {
     const uint32_t checksum = static_cast<uint32_t>(header.csum_start) + header.csum_offset;
     if (header.csum_start < kEthernetHeaderLength || checksum + 2 > length) return std::nullopt;
@@ -54,6 +49,10 @@ std::optional<uint32_t> WireLength(const uint8_t* bytes, const uint8_t* frame, u
   if (header.gso_size == 0) return std::nullopt;
   std::optional<uint32_t> headers = HeadersLength(header, frame, length);
   if (!headers) return std::nullopt;
+  if (header.hdr_len != *headers) {
+    header.hdr_len = static_cast<uint16_t>(*headers);
+    StoreVirtioNetHeader(header, bytes);
+  }
   return std::min(length, *headers + header.gso_size);
 }
 

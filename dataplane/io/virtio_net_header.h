@@ -1,6 +1,7 @@
 #pragma once
 
-// The 10-byte virtio-net header that travels before every frame of a TAP: checksum and segmentation metadata.
+// The 10-byte virtio-net header that travels before every frame of a port: checksum and segmentation
+// metadata.
 //
 // Theory of operation. A pod's kernel leaves checksums and segmentation to the receiver: the header says
 // where the checksum starts and how long the segments of a super-frame are. It is carried from the ingress to
@@ -33,11 +34,17 @@ inline constexpr uint8_t kGsoEcn = 0x80;
 
 VirtioNetHeader LoadVirtioNetHeader(const uint8_t* bytes);
 void StoreVirtioNetHeader(const VirtioNetHeader& header, uint8_t* bytes);
+// Whether it leaves work to whoever takes the frame.
+inline bool HasOffload(const uint8_t* bytes) {
+  return (bytes[0] & kNeedsChecksum) != 0 || bytes[1] != kGsoNone;
+}
 
 // Checks the header at `bytes` against the frame of `length` bytes behind it. The result is the length of the
 // longest frame that it will be on a wire: its own, or headers and one segment of a super-frame; none if the
-// header contradicts the frame.
-std::optional<uint32_t> WireLength(const uint8_t* bytes, const uint8_t* frame, uint32_t length);
+// header contradicts the frame, as that of a super-frame in a tunnel does: the segments it tells of are the
+// inner ones (design decision 15). A super-frame's hdr_len, which some devices give as the length of whatever
+// their kernel had in one piece, is made that of its headers.
+std::optional<uint32_t> WireLength(uint8_t* bytes, const uint8_t* frame, uint32_t length);
 
 // After `delta` bytes of tag were inserted (or removed, negative) before the network header. The header was
 // found valid before.

@@ -63,8 +63,8 @@ void CompareIpConfig(const IpSettings& expected, const LinkInfo& info,
 // `expected_spec` is what the request asks for; only what `expected` sets counts.
 void CompareSpec(const AttachmentRequest& expected, const PortSpec& expected_spec, const PortSpec& spec,
                  std::vector<std::string>* differences) {
-  if (expected.netns != spec.link.netns) {
-    differences->push_back(absl::StrCat("netns is ", spec.link.netns, ", not ", expected.netns));
+  if (expected.netns != spec.device.link.netns) {
+    differences->push_back(absl::StrCat("netns is ", spec.device.link.netns, ", not ", expected.netns));
   }
   if (!expected.switch_name.empty() && expected.switch_name != spec.switch_name) {
     differences->push_back(absl::StrCat("switch is ", spec.switch_name, ", not ", expected.switch_name));
@@ -111,7 +111,7 @@ absl::StatusOr<PortView> Attachments::Configure(const std::string& container_id,
                          absl::StrCat("attachment ", Quoted(name), " has addresses already"),
                          {"ATTACHMENT_CONFIGURED", {{"attachment", name}}});
     }
-    absl::Status configured = links_->Configure(spec->link, ip_config.addresses, ip_config.routes);
+    absl::Status configured = links_->Configure(spec->device.link, ip_config.addresses, ip_config.routes);
     if (configured.code() == absl::StatusCode::kInvalidArgument) {
       return FieldError("ip_config", std::string(configured.message()));
     }
@@ -124,7 +124,7 @@ absl::StatusOr<PortView> Attachments::Configure(const std::string& container_id,
     return absl::OkStatus();
   });
   // The neighbours' caches heal by themselves: an announcement that cannot be sent fails no pod.
-  if (view.ok()) (void)links_->Announce(view->spec.link, ip_config.addresses);
+  if (view.ok()) (void)links_->Announce(view->spec.device.link, ip_config.addresses);
   return view;
 }
 
@@ -156,7 +156,7 @@ absl::Status Attachments::Check(const AttachmentRequest& expected) {
   std::vector<std::string> differences;
   CompareSpec(expected, *expected_spec, view->spec, &differences);
   if (view->state == PortState::kMissing) differences.push_back(view->state_detail);
-  absl::StatusOr<LinkInfo> info = links_->GetLink(view->spec.link);
+  absl::StatusOr<LinkInfo> info = links_->GetLink(view->spec.device.link);
   if (info.ok()) {
     CompareLink(expected, view->spec, *info, &differences);
   } else {

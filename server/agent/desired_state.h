@@ -14,6 +14,7 @@
 #include "dataplane/bridge/frame.h"
 #include "dataplane/bridge/vlan_set.h"
 #include "server/agent/links.h"
+#include "server/agent/port_attributes.h"
 
 namespace ringswitch::agent {
 
@@ -21,7 +22,6 @@ namespace ringswitch::agent {
 inline constexpr size_t kSwitchNameMax = 15;            // IFNAMSIZ - 1: it may become an interface's name
 inline constexpr size_t kPortNameMax = 128;             // a container id and an interface name, with room
 inline constexpr size_t kContainerIdMax = 128;          // sandbox ids are 64 characters
-inline constexpr size_t kIfnameMax = 15;                // IFNAMSIZ - 1
 inline constexpr size_t kNetnsPathMax = 4095;           // PATH_MAX - 1
 inline constexpr size_t kPodFieldMax = 253;             // a DNS subdomain, RFC 1123
 inline constexpr size_t kVlanRangesMax = 4094;          // one per VLAN
@@ -31,6 +31,10 @@ inline constexpr uint32_t kMacLimitMax = 1u << 20;      // the largest FDB
 inline constexpr uint32_t kAttachmentMacLimit = 64;     // design decision 7
 inline constexpr uint32_t kAgeingTimeDefaultS = 300;    // IEEE 802.1Q table 8-6
 inline constexpr uint32_t kAgeingTimeMaxS = 1'000'000;  // IEEE 802.1Q table 8-6
+inline constexpr uint32_t kFlapMovesMax = 255;          // in kFlapWindowS: counted in one byte
+inline constexpr uint32_t kFlapHoldDefaultS = 60;       // long against a loop's storm, short for a person
+inline constexpr uint32_t kFlapHoldMaxS = 3600;         // an hour
+inline constexpr uint32_t kFdbBulkMax = 1u << 20;       // entries of one bulk: the largest FDB
 
 enum class SwitchMode : uint8_t { kBridge, kMacvlan };
 
@@ -46,6 +50,9 @@ struct SwitchSpec {
   bool ageing_disabled = false;
   uint32_t fdb_capacity = bridge::kFdbCapacityDefault;
   uint16_t group_forward_mask = 0;
+  bool vlan_counters = false;
+  uint32_t flap_moves = 0;  // 0: no flap guard
+  uint32_t flap_hold_s = kFlapHoldDefaultS;
 };
 
 // VLANs of a port: one of two kinds. `tagged` never holds `native_vid`.
@@ -81,12 +88,13 @@ struct PortSpec {
   std::string name;
   uint64_t id = 0;
   std::string switch_name;
-  LinkRef link;
-  bridge::MacAddress mac;
-  uint32_t mtu = kMtuDefault;
+  DeviceRef device;
+  bridge::MacAddress mac;               // of the interface in the pod; netdev: its own
+  uint32_t mtu = kMtuDefault;           // netdev: its own
   std::optional<VlanMembership> vlans;  // none: the switch is not VLAN-aware
   uint32_t mac_limit = 0;
   PodReference pod;
+  PortAttributes attributes;
   std::optional<AttachmentSpec> attachment;
 };
 
@@ -97,9 +105,9 @@ struct StaticFdbEntry {
 
 // --- Requests: nothing in them has been looked at ---
 
-struct AgeingTime {
-  int64_t seconds = 0;
-  int32_t nanos = 0;
+struct FlapGuardRequest {
+  uint32_t moves = 0;
+  std::optional<DurationRequest> hold_time;
 };
 
 struct SwitchRequest {
@@ -107,20 +115,24 @@ struct SwitchRequest {
   int mode = 0;  // value of ringswitch.v1.SwitchMode
   std::optional<bool> vlan_aware;
   uint32_t default_vid = 0;
-  std::optional<AgeingTime> ageing_time;
+  std::optional<DurationRequest> ageing_time;
   bool ageing_disabled = false;
   uint32_t fdb_capacity = 0;
   uint32_t group_forward_mask = 0;
+  bool vlan_counters = false;
+  std::optional<FlapGuardRequest> flap_guard;
 };
 
-// Set fields change. The last three cannot: they are named here to refuse another value than the present one.
+// Set fields change. The last two cannot: they are named here to refuse another value than the present one.
 struct SwitchUpdate {
   std::string name;
   std::optional<bool> vlan_aware;
   std::optional<uint32_t> default_vid;
-  std::optional<std::optional<AgeingTime>> ageing_time;
+  std::optional<std::optional<DurationRequest>> ageing_time;
   std::optional<bool> ageing_disabled;
   std::optional<uint32_t> group_forward_mask;
+  std::optional<bool> vlan_counters;
+  std::optional<std::optional<FlapGuardRequest>> flap_guard;
   std::optional<int> mode;
   std::optional<uint32_t> fdb_capacity;
 };
@@ -138,17 +150,26 @@ struct VlanRequest {
   uint32_t native_vid = 0;
 };
 
+struct DeviceRequest {
+  enum class Kind : uint8_t { kUnset, kTap, kNetdev, kVeth };
+  Kind kind = Kind::kUnset;
+  std::string netns;
+  std::string ifname;
+  std::string host_ifname;
+  int host_stack = 0;  // value of ringswitch.v1.HostStack
+  bool software_offload = false;
+};
+
 struct PortRequest {
   std::string name;
   std::string switch_name;
-  bool has_device = false;
-  std::string netns;
-  std::string ifname;
+  DeviceRequest device;
   std::string mac_address;
   uint32_t mtu = 0;
   std::optional<VlanRequest> vlans;
   uint32_t mac_limit = 0;
   PodReference pod;
+  PortAttributesRequest attributes;
 };
 
 // Set fields change. The last ones cannot, as in SwitchUpdate.
@@ -158,8 +179,9 @@ struct PortUpdate {
   std::optional<std::optional<VlanRequest>> vlans;
   std::optional<uint32_t> mac_limit;
   std::optional<PodReference> pod;
+  PortAttributesRequest attributes;
   std::optional<std::string> switch_name;
-  std::optional<LinkRef> link;
+  std::optional<DeviceRequest> device;
   std::optional<std::string> mac_address;
 };
 
@@ -168,6 +190,25 @@ struct FdbEntryRequest {
   uint32_t vid = 0;
   std::string mac_address;
   std::string port_name;
+};
+
+// Static entries in bulk: each message's entries with its VLANs. There may be a million entries, so they are
+// compact: addresses are parsed as they come, and ports are named by their place in `port_names`.
+struct FdbBulkRequest {
+  struct Entry {
+    bridge::MacAddress mac;
+    uint32_t vid = 0;
+    uint32_t port = 0;
+  };
+  struct Part {
+    std::vector<Entry> entries;
+    std::vector<VlanRange> ranges;  // instead of the entries' VIDs, which are 0 then
+  };
+  std::string switch_name;
+  std::vector<std::string> port_names;
+  std::vector<Part> parts;
+  bool replace = false;
+  bool validate_only = false;
 };
 
 struct FdbFilterRequest {

@@ -2,6 +2,8 @@
 
 // ringswitch.v1.FdbService: decodes, calls the model, encodes.
 
+#include <atomic>
+
 #include "ringswitch/v1/fdb.grpc.pb.h"
 #include "server/agent/switch_model.h"
 
@@ -13,6 +15,9 @@ class FdbService final : public v1::FdbService::Service {
 
   grpc::Status CreateFdbEntry(grpc::ServerContext* context, const v1::CreateFdbEntryRequest* request,
                               v1::CreateFdbEntryResponse* response) override;
+  grpc::Status CreateFdbEntries(grpc::ServerContext* context,
+                                grpc::ServerReader<v1::CreateFdbEntriesRequest>* reader,
+                                v1::CreateFdbEntriesResponse* response) override;
   grpc::Status GetFdbEntry(grpc::ServerContext* context, const v1::GetFdbEntryRequest* request,
                            v1::GetFdbEntryResponse* response) override;
   grpc::Status ListFdbEntries(grpc::ServerContext* context, const v1::ListFdbEntriesRequest* request,
@@ -26,6 +31,7 @@ class FdbService final : public v1::FdbService::Service {
 
  private:
   SwitchModel* const model_;
+  std::atomic<int> streams_ = 0;  // CreateFdbEntries under way
 };
 
 }  // namespace ringswitch::agent

@@ -24,6 +24,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "server/agent/namespace.h"
+#include "server/agent/netdev.h"
 
 namespace ringswitch::agent {
 namespace {
@@ -73,10 +74,16 @@ int32_t NsidOf(msghdr* received) {
   return kNsidNone;
 }
 
+absl::Status AnotherNamespace(const std::string& path) {
+  return absl::NotFoundError(absl::StrCat(path, " is another network namespace now"));
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LinkWatch>> LinkWatch::Start(std::function<void(const LinkEvent&)> on_event) {
-  std::unique_ptr<LinkWatch> watch(new LinkWatch(std::move(on_event)));
+absl::StatusOr<std::unique_ptr<LinkWatch>> LinkWatch::Start(
+    std::function<void(const LinkEvent&)> on_event,
+    std::function<void(const std::string& ifname, uint32_t ifindex)> on_gone) {
+  std::unique_ptr<LinkWatch> watch(new LinkWatch(std::move(on_event), std::move(on_gone)));
   absl::Status status = watch->Open();
   if (!status.ok()) return status;
   try {
@@ -143,14 +150,12 @@ void LinkWatch::Wake() const {
 }
 
 // The nsid is given through a file that is closed again at once.
-absl::Status LinkWatch::FindPlace(const std::string& netns, NamespaceId netns_id, uint32_t ifindex,
-                                  Place* place) const {
+absl::Status LinkWatch::FindTapPlace(const DeviceRef& device, const PortLink& link, Place* place) {
   NamespaceId found;
-  absl::StatusOr<File> file = OpenNamespace(netns, &found);
+  absl::StatusOr<File> file = OpenNamespace(device.link.netns, &found);
   if (!file.ok()) return file.status();
-  if (!(found == netns_id))
-    return absl::NotFoundError(absl::StrCat(netns, " is another network namespace now"));
-  place->ifindex = ifindex;
+  if (!(found == link.netns_id)) return AnotherNamespace(device.link.netns);
+  place->ifindex = link.ifindex;
   if (found == FindNamespace("")) return absl::OkStatus();
   absl::StatusOr<NetlinkSocket> socket = NetlinkSocket::Open();
   if (!socket.ok()) return socket.status();
@@ -160,22 +165,32 @@ absl::Status LinkWatch::FindPlace(const std::string& netns, NamespaceId netns_id
   return absl::OkStatus();
 }
 
-absl::Status LinkWatch::Add(uint64_t watch_id, const std::string& netns, NamespaceId netns_id,
-                            uint32_t ifindex) {
-  Place place;
-  absl::Status status = FindPlace(netns, netns_id, ifindex, &place);
-  if (!status.ok()) return status;
+absl::Status LinkWatch::Add(uint64_t watch_id, const DeviceRef& device, const PortLink* link) {
+  Entry added;
+  if (device.kind == DeviceRef::Kind::kTap) {
+    if (link == nullptr) return absl::InvalidArgumentError("a TAP that is not there is not waited for");
+    Place place;
+    absl::Status status = FindTapPlace(device, *link, &place);
+    if (!status.ok()) return status;
+    added.place = place;
+  } else {
+    added.own_ifname = device.own_ifname();
+    added.is_up = link != nullptr && link->is_up;
+    if (link != nullptr) added.place = Place{kNsidNone, link->ifindex};
+  }
+  if (device.kind != DeviceRef::Kind::kNetdev) {
+    added.netns = device.link.netns;
+    // Without a link, whatever is there now is meant; if nothing is, the first sweep says so.
+    added.netns_id = link != nullptr ? link->netns_id : FindNamespace(added.netns).value_or(NamespaceId{});
+    if (link != nullptr && FindNamespace(added.netns) != link->netns_id) return AnotherNamespace(added.netns);
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   if (entries_.count(watch_id) != 0) {
     return absl::AlreadyExistsError(absl::StrCat("watch ", watch_id, " exists"));
   }
-  Entry& entry = entries_[watch_id];
-  entry.serial = ++serial_last_ + kTagsEnd;
-  entry.netns = netns;
-  entry.netns_id = netns_id;
-  entry.place = place;
-  AddHints(&entry);
-  Wake();  // to sweep from now on, and to read the flags
+  added.serial = ++serial_last_ + kTagsEnd;
+  AddHints(&(entries_[watch_id] = std::move(added)));
+  Wake();  // to sweep from now on, and to ask what the interface is like
   return absl::OkStatus();
 }
 
@@ -298,10 +313,10 @@ void LinkWatch::ReadLinkSocket() {
     if (size < static_cast<ssize_t>(NLMSG_HDRLEN) || from.nl_pid != 0) continue;
     // The kernel sends one event a message, so the first header is the only one, and a cut tail does not
     // matter.
-    const auto* message = reinterpret_cast<const nlmsghdr*>(buffer);
-    if (static_cast<size_t>(size) >= std::min<size_t>(message->nlmsg_len, sizeof(buffer))) {
-      TakeMessage(NsidOf(&received), message);
-    }
+    auto* message = reinterpret_cast<nlmsghdr*>(buffer);
+    if (static_cast<size_t>(size) < std::min<size_t>(message->nlmsg_len, sizeof(buffer))) continue;
+    message->nlmsg_len = std::min<uint32_t>(message->nlmsg_len, sizeof(buffer));
+    TakeMessage(NsidOf(&received), message);
   }
   if (!is_overrun) return;
   // What waited has been taken, so whatever was lost is older than the answers to the questions now asked.
@@ -327,25 +342,49 @@ void LinkWatch::TakeMessage(int32_t nsid, const nlmsghdr* message) {
   }
   if ((type != RTM_NEWLINK && type != RTM_DELLINK) || message->nlmsg_len < NLMSG_LENGTH(sizeof(ifinfomsg)))
     return;
-  const auto* link = static_cast<const ifinfomsg*>(NLMSG_DATA(message));
   // A bridge that lets go of a port says so in link messages of its own family.
-  if (link->ifi_family != AF_UNSPEC) return;
-  const Place place{nsid, static_cast<uint32_t>(link->ifi_index)};
+  if (static_cast<const ifinfomsg*>(NLMSG_DATA(message))->ifi_family != AF_UNSPEC) return;
+  const LinkState link = LinkStateOf(message);
+  const bool is_deleted = type == RTM_DELLINK;
+  const Place place{nsid, link.ifindex};
   for (auto& [watch_id, entry] : entries_) {
-    if (entry.place != place) continue;
-    SetLink(&entry, watch_id,
-            type == RTM_DELLINK ? std::nullopt : std::optional<bool>((link->ifi_flags & IFF_UP) != 0));
+    if (!entry.own_ifname.empty()) {
+      if (nsid == kNsidNone) TakeNamedLink(&entry, watch_id, link, is_deleted);
+    } else if (entry.place == place) {
+      is_deleted ? SetGone(&entry, watch_id) : SetUp(&entry, watch_id, (link.flags & IFF_UP) != 0);
+    }
   }
 }
 
-void LinkWatch::SetLink(Entry* entry, uint64_t watch_id, std::optional<bool> is_up) {
-  if (!is_up) {
-    entry->place.reset();
-    pending_.push_back({entry->serial, {watch_id, LinkEventKind::kLinkGone}});
-  } else if (std::exchange(entry->is_up, *is_up) != *is_up) {
-    pending_.push_back(
-        {entry->serial, {watch_id, *is_up ? LinkEventKind::kLinkUp : LinkEventKind::kLinkDown}});
+void LinkWatch::TakeNamedLink(Entry* entry, uint64_t watch_id, const LinkState& link, bool is_deleted) {
+  if (!is_deleted && link.ifname == entry->own_ifname) {
+    SetNamedLink(entry, watch_id, link);
+  } else if (entry->place && entry->place->ifindex == link.ifindex) {
+    SetGone(entry, watch_id);
   }
+}
+
+void LinkWatch::SetNamedLink(Entry* entry, uint64_t watch_id, const LinkState& link) {
+  if (entry->is_namespace_gone) return;
+  const Place place{kNsidNone, link.ifindex};
+  if (entry->place && *entry->place != place) SetGone(entry, watch_id);
+  if (!entry->place) {
+    entry->place = place;
+    entry->is_up = false;
+    pending_.push_back({entry->serial, {watch_id, LinkEventKind::kLinkBack}});
+  }
+  SetUp(entry, watch_id, IsOperational(link.flags));
+}
+
+void LinkWatch::SetUp(Entry* entry, uint64_t watch_id, bool is_up) {
+  if (std::exchange(entry->is_up, is_up) == is_up) return;
+  pending_.push_back({entry->serial, {watch_id, is_up ? LinkEventKind::kLinkUp : LinkEventKind::kLinkDown}});
+}
+
+void LinkWatch::SetGone(Entry* entry, uint64_t watch_id) {
+  pending_.push_back(
+      {entry->serial, {watch_id, LinkEventKind::kLinkGone}, entry->own_ifname, entry->place->ifindex});
+  entry->place.reset();
 }
 
 // Each question waits for RTNL in the kernel, so it is asked without the mutex.
@@ -353,24 +392,34 @@ void LinkWatch::ReadUnreadLinks() {
   struct Unread {
     uint64_t watch_id;
     uint64_t serial;
+    std::string own_ifname;
     Place place;
   };
   std::vector<Unread> unread;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto& [watch_id, entry] : entries_) {
-      if (!std::exchange(entry.is_read, true) && entry.place)
-        unread.push_back({watch_id, entry.serial, *entry.place});
+      if (std::exchange(entry.is_read, true) || (!entry.place && entry.own_ifname.empty())) continue;
+      unread.push_back({watch_id, entry.serial, entry.own_ifname, entry.place.value_or(Place{})});
     }
   }
   for (const Unread& link : unread) {
-    const absl::StatusOr<uint32_t> flags = ReadLinkFlags(*query_socket_, link.place.nsid, link.place.ifindex);
-    if (!flags.ok() && !absl::IsNotFound(flags.status())) continue;  // the namespace died: the sweep's affair
+    const absl::StatusOr<LinkState> state =
+        link.own_ifname.empty() ? ReadLink(*query_socket_, link.place.nsid, link.place.ifindex)
+                                : ReadLink(*query_socket_, link.own_ifname);
+    // Others: the namespace died, which is the sweep's affair.
+    if (!state.ok() && !absl::IsNotFound(state.status())) continue;
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = entries_.find(link.watch_id);
-    if (found == entries_.end() || found->second.serial != link.serial || !found->second.place) continue;
-    SetLink(&found->second, link.watch_id,
-            flags.ok() ? std::optional<bool>((*flags & IFF_UP) != 0) : std::nullopt);
+    if (found == entries_.end() || found->second.serial != link.serial) continue;
+    Entry& entry = found->second;
+    if (!state.ok()) {
+      if (entry.place) SetGone(&entry, link.watch_id);
+    } else if (!entry.own_ifname.empty()) {
+      SetNamedLink(&entry, link.watch_id, *state);
+    } else if (entry.place) {
+      SetUp(&entry, link.watch_id, (state->flags & IFF_UP) != 0);
+    }
   }
 }
 
@@ -382,6 +431,7 @@ void LinkWatch::Deliver() {
       if (found == entries_.end() || found->second.serial != pending.serial) continue;
       delivering_ = pending.event.watch_id;
     }
+    if (!pending.gone_ifname.empty()) on_gone_(pending.gone_ifname, pending.gone_ifindex);
     on_event_(pending.event);
     {
       std::lock_guard<std::mutex> lock(mutex_);

@@ -1,7 +1,7 @@
 #pragma once
 
 // The watch: one thread that hears when a watched namespace goes away and when a watched interface is set up,
-// down or deleted.
+// down, deleted or back.
 //
 // Theory of operation. Whether a namespace is gone is decided in one place only, a sweep that compares the
 // identity behind each watched path with the one it had. Sweeps run twice a second while something is watched
@@ -10,9 +10,11 @@
 // used again, an unmount without unlink) without harm.
 //
 // Interfaces are heard through one netlink socket in the agent's namespace that receives the link messages of
-// every namespace with an nsid. They are told apart by (nsid, ifindex), so a rename in the pod does not
-// matter. After an overrun, and once at the start of each watch, flags are asked for by nsid
-// (IFLA_TARGET_NETNSID). Nothing here holds a file inside a watched namespace.
+// every namespace with an nsid. TAPs are told apart by (nsid, ifindex), so a rename in the pod does not
+// matter. Netdevs and the host's ends of veths are watched by name in the agent's own namespace, since the
+// device of that name is what the port wants: one that is deleted, renamed or moved away is gone, and the
+// next one that is given the name is back. After an overrun, and once at the start of each watch, the kernel
+// is asked (by nsid: IFLA_TARGET_NETNSID). Nothing here holds a file inside a watched namespace.
 //
 // Threads. `mutex_` guards the watches; it is held for no callback and no netlink request. The event thread
 // alone delivers.
@@ -39,14 +41,18 @@ namespace ringswitch::agent {
 class LinkWatch {
  public:
   // UNAVAILABLE: the netlink socket cannot be had.
-  static absl::StatusOr<std::unique_ptr<LinkWatch>> Start(std::function<void(const LinkEvent&)> on_event);
+  // `on_gone` is called before kLinkGone of a netdev or veth is delivered, with the name and the index that
+  // the device had in the agent's own namespace.
+  static absl::StatusOr<std::unique_ptr<LinkWatch>> Start(
+      std::function<void(const LinkEvent&)> on_event,
+      std::function<void(const std::string& ifname, uint32_t ifindex)> on_gone);
   ~LinkWatch();  // not on the event thread
   LinkWatch(const LinkWatch&) = delete;
   LinkWatch& operator=(const LinkWatch&) = delete;
 
-  // NOT_FOUND: the path does not lead to that namespace. ALREADY_EXISTS: the id is in use. The interface is
-  // taken to be up: if it is not, an event says so.
-  absl::Status Add(uint64_t watch_id, const std::string& netns, NamespaceId netns_id, uint32_t ifindex);
+  // NOT_FOUND: the path does not lead to that namespace. ALREADY_EXISTS: the id is in use. A TAP is taken to
+  // be up, others as the link says: where it is not so, an event says it.
+  absl::Status Add(uint64_t watch_id, const DeviceRef& device, const PortLink* link);
   void Remove(uint64_t watch_id);
 
  private:
@@ -60,25 +66,30 @@ class LinkWatch {
     uint64_t serial = 0;  // no two watches ever have the same, unlike ids
     std::string netns;    // empty: never gone
     NamespaceId netns_id;
-    std::optional<Place> place;  // none: no more is to be heard of the interface
-    File process;                // pidfd of /proc/PID/ns/net
-    int directory = -1;          // inotify watch descriptor, shared by all in that directory
+    std::string own_ifname;  // netdev and veth; empty: watched by place alone
+    // Where it is. None: gone, for good if it is watched by place alone.
+    std::optional<Place> place;
+    File process;        // pidfd of /proc/PID/ns/net
+    int directory = -1;  // inotify watch descriptor, shared by all in that directory
     bool is_namespace_gone = false;
     bool is_up = true;
-    bool is_read = false;  // flags were asked for
+    bool is_read = false;  // the kernel was asked
     bool IsSwept() const { return !netns.empty() && !is_namespace_gone; }
   };
   struct Pending {
     uint64_t serial = 0;
     LinkEvent event;
+    std::string gone_ifname = {};  // for on_gone; empty: no call
+    uint32_t gone_ifindex = 0;
   };
   using Entries = std::map<uint64_t, Entry>;
 
-  explicit LinkWatch(std::function<void(const LinkEvent&)> on_event) : on_event_(std::move(on_event)) {}
+  LinkWatch(std::function<void(const LinkEvent&)> on_event,
+            std::function<void(const std::string&, uint32_t)> on_gone)
+      : on_event_(std::move(on_event)), on_gone_(std::move(on_gone)) {}
   absl::Status Open();
   absl::Status OpenLinkSocket();
-  absl::Status FindPlace(const std::string& netns, NamespaceId netns_id, uint32_t ifindex,
-                         Place* place) const;
+  static absl::Status FindTapPlace(const DeviceRef& device, const PortLink& link, Place* place);
   void AddHints(Entry* entry);     // mutex_ held
   void RemoveHints(Entry* entry);  // mutex_ held
 
@@ -90,12 +101,16 @@ class LinkWatch {
   void ReadLinkSocket();
   void TakeMessage(int32_t nsid, const nlmsghdr* message);
   void ReadUnreadLinks();
-  void SetLink(Entry* entry, uint64_t watch_id,
-               std::optional<bool> is_up);  // mutex_ held; none: the interface is gone
+  // All with mutex_ held.
+  void TakeNamedLink(Entry* entry, uint64_t watch_id, const LinkState& link, bool is_deleted);
+  void SetNamedLink(Entry* entry, uint64_t watch_id, const LinkState& link);
+  void SetUp(Entry* entry, uint64_t watch_id, bool is_up);
+  void SetGone(Entry* entry, uint64_t watch_id);
   void Deliver();
   void Wake() const;
 
   const std::function<void(const LinkEvent&)> on_event_;
+  const std::function<void(const std::string&, uint32_t)> on_gone_;
   std::optional<NetlinkSocket> link_socket_;   // hears; the event thread's
   std::optional<NetlinkSocket> query_socket_;  // asks; the event thread's
   std::optional<File> own_namespace_;          // pins the agent's own only

@@ -12,30 +12,41 @@
 #include "absl/strings/str_cat.h"
 #include "dataplane/dataplane.h"
 #include "server/agent/announce.h"
+#include "server/agent/host_stack.h"
+#include "server/agent/interface_name.h"
 #include "server/agent/ip_address.h"
 #include "server/agent/ip_config.h"
 #include "server/agent/link_watch.h"
 #include "server/agent/namespace.h"
+#include "server/agent/netdev.h"
 #include "server/agent/netlink.h"
+#include "server/agent/veth.h"
 
 namespace ringswitch::agent {
 namespace {
 
-// What the kernel takes as an interface's name (dev_valid_name), and no '%', which it would replace by a
-// number.
 absl::Status CheckName(const std::string& ifname) {
-  const bool is_valid = !ifname.empty() && ifname.size() < IFNAMSIZ && ifname != "." && ifname != ".." &&
-                        std::all_of(ifname.begin(), ifname.end(), [](unsigned char c) {
-                          return c > ' ' && c != 0x7f && c != '/' && c != ':' && c != '%' && c != 0xa0;
-                        });
-  if (is_valid) return absl::OkStatus();
+  if (IsInterfaceName(ifname)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("\"", ifname, "\" is no interface name; use 1 to ",
-                                                 IFNAMSIZ - 1,
-                                                 " characters without space, '/', ':' and '%'"));
+                                                 kIfnameMax, " characters without space, '/', ':' and '%'"));
 }
 
-absl::Status NoMemory() {
-  return absl::ResourceExhaustedError("no memory for a netlink object");
+absl::Status CheckMac(bridge::MacAddress mac) {
+  if (mac.is_station()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(mac.ToString(), " is no MAC address of a single interface"));
+}
+
+// A path that leads to no namespace is the caller's mistake where something is to be made there.
+absl::Status AsMakingError(const absl::Status& status) {
+  return absl::IsNotFound(status) ? absl::InvalidArgumentError(status.message()) : status;
+}
+
+// The namespace has no interface of that name.
+absl::Status CheckIsFree(const LinkRef& link) {
+  return RunInNamespace(link.netns, [&](NamespaceId) -> absl::Status {
+    if (if_nametoindex(link.ifname.c_str()) == 0) return absl::OkStatus();
+    return absl::AlreadyExistsError(absl::StrCat("a device ", link.ifname, " exists"));
+  });
 }
 
 // Address, MTU, up: one message, which the kernel works through in this order, so that nobody sees the TAP up
@@ -47,21 +58,13 @@ absl::Status SetUpTap(const std::string& ifname, bridge::MacAddress mac, uint32_
   if (!socket.ok()) return socket.status();
   const std::array<uint8_t, 6> bytes = mac.Bytes();
   NetlinkAddress address(nl_addr_build(AF_LLC, bytes.data(), bytes.size()));
-  NetlinkLink link(rtnl_link_alloc());
   NetlinkLink change(rtnl_link_alloc());
-  if (address == nullptr || link == nullptr || change == nullptr) return NoMemory();
-  rtnl_link_set_ifindex(link.get(), static_cast<int>(*ifindex));
+  if (address == nullptr || change == nullptr) return NoNetlinkMemory();
   rtnl_link_set_addr(change.get(), address.get());
   rtnl_link_set_mtu(change.get(), mtu);
   rtnl_link_set_flags(change.get(), IFF_UP);
-  return socket->ToStatus(rtnl_link_change(socket->get(), link.get(), change.get(), 0),
-                          absl::StrCat("setting MAC ", mac.ToString(), " and MTU ", mtu, " of ", ifname));
-}
-
-bridge::MacAddress MacOf(rtnl_link* link) {
-  nl_addr* address = rtnl_link_get_addr(link);
-  if (address == nullptr || nl_addr_get_len(address) != 6) return {};
-  return bridge::MacAddress::FromBytes(static_cast<const uint8_t*>(nl_addr_get_binary_addr(address)));
+  return socket->ChangeLink(*ifindex, change.get(),
+                            absl::StrCat("setting MAC ", mac.ToString(), " and MTU ", mtu, " of ", ifname));
 }
 
 // What Links does to one interface: runs in its namespace, with the interface looked up.
@@ -77,61 +80,97 @@ absl::Status WithLink(const LinkRef& ref, const LinkWork& work) {
   });
 }
 
+// Sets the MTU; what it was before.
+absl::StatusOr<uint32_t> ExchangeMtu(const LinkRef& ref, uint32_t mtu) {
+  uint32_t before = 0;
+  absl::Status status = WithLink(ref, [&](const NetlinkSocket& socket, rtnl_link* link) -> absl::Status {
+    before = rtnl_link_get_mtu(link);
+    NetlinkLink change(rtnl_link_alloc());
+    if (change == nullptr) return NoNetlinkMemory();
+    rtnl_link_set_mtu(change.get(), mtu);
+    return socket.ChangeLink(static_cast<uint32_t>(rtnl_link_get_ifindex(link)), change.get(),
+                             absl::StrCat("setting MTU ", mtu, " of ", ref.ifname));
+  });
+  if (!status.ok()) return status;
+  return before;
+}
+
 class HostLinks final : public Links {
  public:
-  explicit HostLinks(std::unique_ptr<LinkWatch> watch) : watch_(std::move(watch)) {}
+  absl::Status Start(std::function<void(const LinkEvent&)> on_event);
 
-  absl::StatusOr<TapLink> CreateTap(const LinkRef& link, bridge::MacAddress mac, uint32_t mtu) override;
-  absl::Status CheckPlace(const LinkRef& link) override;
-  absl::StatusOr<TapLink> AttachTap(const LinkRef& link, NamespaceId netns_id) override;
+  absl::StatusOr<PortLink> CreateTap(const LinkRef& link, bridge::MacAddress mac, uint32_t mtu) override;
+  absl::Status CheckDevice(const DeviceRef& device) override;
+  absl::StatusOr<PortLink> AttachTap(const LinkRef& link, NamespaceId netns_id) override;
   absl::Status KeepTap(const File& tap) override { return SetTapPersistent(tap, true); }
   void DeleteTap(File tap) override;
-  absl::Status SetMtu(const LinkRef& link, uint32_t mtu) override;
+  absl::StatusOr<PortLink> OpenNetdev(const DeviceRef& device) override;
+  absl::StatusOr<PortLink> CreateVeth(const DeviceRef& device, bridge::MacAddress mac, uint32_t mtu) override;
+  absl::StatusOr<PortLink> AttachVeth(const DeviceRef& device, NamespaceId netns_id) override;
+  void DeleteVeth(const DeviceRef& device) override;
+  void ReleaseNetdev(const DeviceRef& device) override { gate_.Open(device.own_ifname()); }
+  absl::Status SetMtu(const DeviceRef& device, uint32_t mtu) override;
   absl::StatusOr<LinkInfo> GetLink(const LinkRef& link) override;
   absl::Status Configure(const LinkRef& link, const std::vector<std::string>& addresses,
                          const std::vector<LinkRoute>& routes) override;
   absl::Status Announce(const LinkRef& link, const std::vector<std::string>& addresses) override;
-  absl::Status Watch(uint64_t watch_id, const LinkRef& link, const TapLink& tap) override {
-    return watch_->Add(watch_id, link.netns, tap.netns_id, tap.ifindex);
+  absl::Status Watch(uint64_t watch_id, const DeviceRef& device, const PortLink* link) override {
+    return watch_->Add(watch_id, device, link);
   }
   void Unwatch(uint64_t watch_id) override { watch_->Remove(watch_id); }
 
  private:
-  std::unique_ptr<LinkWatch> watch_;
+  absl::StatusOr<PortLink> OpenOwn(const DeviceRef& device, uint32_t ifindex);
+
+  HostStackGate gate_;
+  std::unique_ptr<LinkWatch> watch_;  // last: its thread uses the gate
 };
 
-absl::StatusOr<TapLink> HostLinks::CreateTap(const LinkRef& link, bridge::MacAddress mac, uint32_t mtu) {
+absl::Status HostLinks::Start(std::function<void(const LinkEvent&)> on_event) {
+  // A device that was renamed away is no port's any more, and the host may hear it.
+  absl::StatusOr<std::unique_ptr<LinkWatch>> watch =
+      LinkWatch::Start(std::move(on_event),
+                       [this](const std::string& ifname, uint32_t ifindex) { gate_.Open(ifname, ifindex); });
+  if (!watch.ok()) return watch.status();
+  watch_ = *std::move(watch);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PortLink> HostLinks::CreateTap(const LinkRef& link, bridge::MacAddress mac, uint32_t mtu) {
   absl::Status status = CheckName(link.ifname);
+  if (status.ok()) status = CheckMac(mac);
   if (!status.ok()) return status;
-  if (!mac.is_station()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(mac.ToString(), " is no MAC address of a single interface"));
-  }
-  TapLink made;
+  PortLink made;
   status = RunInNamespace(link.netns, [&](NamespaceId id) -> absl::Status {
     absl::StatusOr<File> tap = OpenTap(link.ifname, /*create=*/true);
     if (!tap.ok()) return tap.status();
-    made.tap = *std::move(tap);
+    made.device.file = *std::move(tap);
     made.netns_id = id;
     return SetUpTap(link.ifname, mac, mtu, &made.ifindex);
   });
   if (status.ok()) return made;
-  if (made.tap.is_open()) DeleteTap(std::move(made.tap));
-  return absl::IsNotFound(status) ? absl::InvalidArgumentError(status.message()) : status;
+  if (made.device.file.is_open()) DeleteTap(std::move(made.device.file));
+  return AsMakingError(status);
 }
 
-absl::Status HostLinks::CheckPlace(const LinkRef& link) {
-  absl::Status status = CheckName(link.ifname);
+absl::Status HostLinks::CheckDevice(const DeviceRef& device) {
+  absl::Status status = CheckName(device.link.ifname);
   if (!status.ok()) return status;
-  status = RunInNamespace(link.netns, [&](NamespaceId) -> absl::Status {
-    if (if_nametoindex(link.ifname.c_str()) == 0) return absl::OkStatus();
-    return absl::AlreadyExistsError(absl::StrCat("a device ", link.ifname, " exists"));
-  });
-  return absl::IsNotFound(status) ? absl::InvalidArgumentError(status.message()) : status;
+  if (device.kind == DeviceRef::Kind::kNetdev) {
+    absl::StatusOr<NetlinkSocket> socket = NetlinkSocket::Open();
+    if (!socket.ok()) return socket.status();
+    return CheckNetdev(*socket, device.own_ifname(), device.host_stack).status();
+  }
+  if (device.kind == DeviceRef::Kind::kVeth) {
+    status = CheckName(device.host_ifname);
+    if (status.ok()) status = CheckIsFree({"", device.host_ifname});
+    if (!status.ok()) return status;
+  }
+  return AsMakingError(CheckIsFree(device.link));
 }
 
-absl::StatusOr<TapLink> HostLinks::AttachTap(const LinkRef& link, NamespaceId netns_id) {
-  TapLink attached;
+absl::StatusOr<PortLink> HostLinks::AttachTap(const LinkRef& link, NamespaceId netns_id) {
+  PortLink attached;
   absl::Status status = RunInNamespace(link.netns, [&](NamespaceId id) -> absl::Status {
     if (!(id == netns_id))
       return absl::NotFoundError(absl::StrCat(link.netns, " is another network namespace now"));
@@ -145,7 +184,7 @@ absl::StatusOr<TapLink> HostLinks::AttachTap(const LinkRef& link, NamespaceId ne
     absl::StatusOr<File> tap = OpenTap(link.ifname, /*create=*/false);
     if (absl::IsNotFound(tap.status())) return absl::FailedPreconditionError(tap.status().message());
     if (!tap.ok()) return tap.status();
-    attached.tap = *std::move(tap);
+    attached.device.file = *std::move(tap);
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
@@ -157,14 +196,92 @@ void HostLinks::DeleteTap(File tap) {
   SetTapPersistent(tap, false).IgnoreError();
 }
 
-absl::Status HostLinks::SetMtu(const LinkRef& ref, uint32_t mtu) {
-  return WithLink(ref, [&](const NetlinkSocket& socket, rtnl_link* link) -> absl::Status {
-    NetlinkLink change(rtnl_link_alloc());
-    if (change == nullptr) return NoMemory();
-    rtnl_link_set_mtu(change.get(), mtu);
-    return socket.ToStatus(rtnl_link_change(socket.get(), link, change.get(), 0),
-                           absl::StrCat("setting MTU ", mtu, " of ", ref.ifname));
-  });
+// What netdevs and the host's ends of veths have in common: the host's stack is shut out before the first
+// frame can arrive, and a packet socket on a device that is down would begin with an error. A netdev that its
+// owner has left down is set up, as other switches do: a port that is added is meant to carry frames.
+absl::StatusOr<PortLink> HostLinks::OpenOwn(const DeviceRef& device, uint32_t ifindex) {
+  const std::string& ifname = device.own_ifname();
+  absl::StatusOr<NetlinkSocket> socket = NetlinkSocket::Open();
+  if (!socket.ok()) return socket.status();
+  if (device.kind == DeviceRef::Kind::kVeth || device.host_stack == HostStack::kDrop) {
+    absl::Status status = gate_.Shut(ifname, ifindex);
+    if (!status.ok()) return status;
+  } else {
+    gate_.Open(ifname);
+  }
+  PortLink opened;
+  opened.ifindex = ifindex;
+  absl::Status status = SetUp(*socket, ifindex, ifname);
+  if (status.ok()) {
+    absl::StatusOr<Device> file = ringswitch::OpenNetdev(ifname);
+    status = file.status();
+    if (file.ok()) opened.device = *std::move(file);
+  }
+  if (status.ok()) {
+    absl::StatusOr<bool> is_up = IsOperational(*socket, ifindex);
+    status = is_up.status();
+    opened.is_up = is_up.value_or(false);
+  }
+  if (!status.ok()) {
+    gate_.Open(ifname);
+    return status;
+  }
+  if (device.software_offload) opened.device.takes_offload = false;
+  return opened;
+}
+
+absl::StatusOr<PortLink> HostLinks::OpenNetdev(const DeviceRef& device) {
+  absl::StatusOr<NetlinkSocket> socket = NetlinkSocket::Open();
+  if (!socket.ok()) return socket.status();
+  absl::StatusOr<NetdevInfo> info = CheckNetdev(*socket, device.own_ifname(), device.host_stack);
+  if (!info.ok()) return info.status();
+  absl::StatusOr<PortLink> opened = OpenOwn(device, info->ifindex);
+  if (!opened.ok()) return opened.status();
+  opened->mac = info->mac;
+  opened->mtu = info->mtu;
+  return opened;
+}
+
+absl::StatusOr<PortLink> HostLinks::CreateVeth(const DeviceRef& device, bridge::MacAddress mac,
+                                               uint32_t mtu) {
+  absl::Status status = CheckName(device.link.ifname);
+  if (status.ok()) status = CheckName(device.host_ifname);
+  if (status.ok()) status = CheckMac(mac);
+  if (!status.ok()) return status;
+  absl::StatusOr<VethPair> pair = MakeVeth(device, mac, mtu);
+  if (!pair.ok()) return AsMakingError(pair.status());
+  absl::StatusOr<PortLink> opened = OpenOwn(device, pair->host_ifindex);
+  if (!opened.ok()) {
+    RemoveVeth(device);
+    return opened.status();
+  }
+  opened->netns_id = pair->netns_id;
+  return opened;
+}
+
+absl::StatusOr<PortLink> HostLinks::AttachVeth(const DeviceRef& device, NamespaceId netns_id) {
+  absl::StatusOr<VethPair> pair = FindVeth(device, netns_id);
+  if (!pair.ok()) return pair.status();
+  absl::StatusOr<PortLink> opened = OpenOwn(device, pair->host_ifindex);
+  if (!opened.ok()) return opened.status();
+  opened->netns_id = pair->netns_id;
+  return opened;
+}
+
+// The chain goes last, so that the host hears nothing of the end.
+void HostLinks::DeleteVeth(const DeviceRef& device) {
+  RemoveVeth(device);
+  gate_.Open(device.host_ifname);
+}
+
+// The pod's end of a veth first: its stack knows best what it can be asked. The host's end follows or nothing
+// is changed.
+absl::Status HostLinks::SetMtu(const DeviceRef& device, uint32_t mtu) {
+  absl::StatusOr<uint32_t> before = ExchangeMtu(device.link, mtu);
+  if (!before.ok() || device.kind != DeviceRef::Kind::kVeth) return before.status();
+  absl::Status status = ExchangeMtu({"", device.host_ifname}, mtu).status();
+  if (!status.ok()) ExchangeMtu(device.link, *before).IgnoreError();
+  return status;
 }
 
 absl::StatusOr<LinkInfo> HostLinks::GetLink(const LinkRef& ref) {
@@ -211,9 +328,10 @@ absl::Status HostLinks::Announce(const LinkRef& ref, const std::vector<std::stri
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Links>> MakeLinks(std::function<void(const LinkEvent&)> on_event) {
-  absl::StatusOr<std::unique_ptr<LinkWatch>> watch = LinkWatch::Start(std::move(on_event));
-  if (!watch.ok()) return watch.status();
-  return std::make_unique<HostLinks>(*std::move(watch));
+  auto links = std::make_unique<HostLinks>();
+  absl::Status status = links->Start(std::move(on_event));
+  if (!status.ok()) return status;
+  return links;
 }
 
 }  // namespace ringswitch::agent

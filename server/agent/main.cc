@@ -4,8 +4,8 @@
 // Life. Options; claims on socket and state directory; dataplane; links; model, with what an earlier agent
 // left; DELs that found no agent; metrics; gRPC server; only then the socket gets its name. SIGTERM and
 // SIGINT end it in the reverse order within two seconds: calls in flight have half a second and are cancelled
-// then, and what holds it up still is left to the kernel, as after a crash: TAPs stay in their pods and state
-// is on disk at any moment.
+// then, and what holds it up still is left to the kernel, as after a crash: devices stay in their pods and
+// state is on disk at any moment.
 //
 // Exit codes: 0 asked to end, 1 something of the system is missing or in use, 2 bad configuration. Each with
 // one line.
@@ -34,6 +34,7 @@
 #include "server/agent/agent_service.h"
 #include "server/agent/attachment_service.h"
 #include "server/agent/attachments.h"
+#include "server/agent/capture_service.h"
 #include "server/agent/cni_requests.h"
 #include "server/agent/control_socket.h"
 #include "server/agent/delete_spool.h"
@@ -49,6 +50,8 @@
 #include "server/agent/switch_service.h"
 #include "server/agent/version.h"
 #include "server/agent/vlan_service.h"
+#include "server/agent/watch_hub.h"
+#include "server/agent/watch_service.h"
 
 namespace ringswitch::agent {
 namespace {
@@ -60,6 +63,8 @@ constexpr std::chrono::milliseconds kExitDeadline{1600};
 // A call that waits for a namespace holds a thread: more than the pods that a node starts at once.
 constexpr int kServerThreadsMax = 256;
 constexpr int kServerPollersMax = 4;
+// Who watches may ask whether the agent is still there; gRPC itself cuts off who asks twice in five minutes.
+constexpr int kPingIntervalMinMs = 1000;
 
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "ringswitchd: %s\n", std::string(status.message()).c_str());
@@ -139,13 +144,16 @@ class ExitDeadline {
 // The gRPC server and its services.
 class Server {
  public:
-  Server(const Dataplane* dataplane, SwitchModel* model, Attachments* attachments, const Metrics* metrics,
-         CniRequests* requests)
+  Server(Dataplane* dataplane, SwitchModel* model, Attachments* attachments, const Metrics* metrics,
+         CniRequests* requests, WatchHub* watch_hub)
       : switch_service_(model),
         port_service_(model),
         vlan_service_(model),
         fdb_service_(model),
         attachment_service_(attachments, model, requests),
+        capture_service_(dataplane, model),
+        watch_hub_(watch_hub),
+        watch_service_(watch_hub),
         agent_service_(dataplane, model, metrics) {}
 
   bool Start(const std::string& address) {
@@ -158,9 +166,13 @@ class Server {
     builder.RegisterService(&vlan_service_);
     builder.RegisterService(&fdb_service_);
     builder.RegisterService(&attachment_service_);
+    builder.RegisterService(&capture_service_);
+    builder.RegisterService(&watch_service_);
     builder.RegisterService(&agent_service_);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kServerPollersMax);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kPingIntervalMinMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     grpc::ResourceQuota quota("ringswitchd");
     quota.SetMaxThreads(kServerThreadsMax);
     builder.SetResourceQuota(quota);
@@ -172,6 +184,8 @@ class Server {
 
   void Stop() {
     health()->Shutdown();
+    capture_service_.Stop();
+    watch_hub_->EndAll();
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
     server_->Wait();
   }
@@ -182,6 +196,9 @@ class Server {
   VlanService vlan_service_;
   FdbService fdb_service_;
   AttachmentService attachment_service_;
+  CaptureService capture_service_;
+  WatchHub* const watch_hub_;
+  WatchService watch_service_;
   AgentService agent_service_;
   std::unique_ptr<grpc::Server> server_;
 };
@@ -211,7 +228,8 @@ int Serve(const Options& options, ControlSocket* socket, StateStore* store, cons
   CniRequests requests;
   auto families = std::make_shared<MetricFamilies>(dataplane->get(), &model, &requests);
   Metrics metrics(options.metrics_address, families);
-  Server server(dataplane->get(), &model, &attachments, &metrics, &requests);
+  WatchHub watch_hub(&model);
+  Server server(dataplane->get(), &model, &attachments, &metrics, &requests, &watch_hub);
   absl::Status status = absl::UnavailableError("the control socket cannot be listened on");
   if (server.Start(socket->ListenAddress())) {
     metrics.Start([&server](bool is_serving) { server.health()->SetServingStatus("metrics", is_serving); });

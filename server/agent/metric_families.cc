@@ -108,6 +108,18 @@ Labels With(Labels labels, const char* name, std::string value) {
   return labels;
 }
 
+struct StateName {
+  PortState state;
+  const char* label;
+};
+
+constexpr StateName kStateNames[] = {
+    {PortState::kUp, "up"},
+    {PortState::kDown, "down"},
+    {PortState::kMissing, "missing"},
+    {PortState::kBlocked, "blocked"},
+};
+
 // One object with counters: a port, or a switch with those of all its ports.
 struct Counted {
   Labels labels;
@@ -164,7 +176,15 @@ void AddPorts(std::vector<MetricFamily>* families, const std::vector<PortView>& 
   Family info(families, "ringswitch_port_info", "Joins a port to its pod and interface; always 1.",
               MetricType::Gauge);
   Family up(families, "ringswitch_port_up",
-            "1 while the port forwards, 0 while its interface is down or missing.", MetricType::Gauge);
+            "1 while the port forwards, 0 while it is down, missing or blocked.", MetricType::Gauge);
+  Family state(families, "ringswitch_port_state",
+               "1 for the state that the port is in, 0 for the others: up, down, missing or blocked.",
+               MetricType::Gauge);
+  Family lost(
+      families, "ringswitch_port_device_lost_frames_total",
+      "Frames that were lost because the receive queue of the port's packet socket was full; netdev and "
+      "veth ports only. By port, beside received ones.",
+      MetricType::Counter);
   Family fdb(families, "ringswitch_port_fdb_dynamic_entries", "FDB entries learned on the port.",
              MetricType::Gauge);
   for (size_t i = 0; i < ports.size(); ++i) {
@@ -174,9 +194,14 @@ void AddPorts(std::vector<MetricFamily>* families, const std::vector<PortView>& 
               {"namespace", spec.pod.namespace_name},
               {"pod", spec.pod.name},
               {"container", spec.pod.container_id},
-              {"ifname", spec.link.ifname}},
+              {"ifname", spec.device.link.ifname}},
              1);
     up.Add(rows[i].labels, ports[i].state == PortState::kUp ? 1 : 0);
+    for (const StateName& name : kStateNames) {
+      state.Add(With(rows[i].labels, "state", name.label), ports[i].state == name.state ? 1 : 0);
+    }
+    if (spec.device.kind != DeviceRef::Kind::kTap)
+      lost.Add(rows[i].labels, static_cast<double>(ports[i].device_lost_frames));
     fdb.Add(rows[i].labels, ports[i].fdb_dynamic_count);
   }
 }
@@ -203,12 +228,66 @@ void AddFdb(std::vector<MetricFamily>* families, const std::vector<SwitchView>& 
   }
 }
 
+void AddMoves(std::vector<MetricFamily>* families, const std::vector<SwitchView>& switches) {
+  Family moves(
+      families, "ringswitch_fdb_moves_total",
+      "Moves of addresses from one port to another, by pair of ports; pairs without any are left out.",
+      MetricType::Counter);
+  Family held(families, "ringswitch_fdb_held_addresses_total",
+              "Times that the flap guard has held an address that moved too often.", MetricType::Counter);
+  for (const SwitchView& view : switches) {
+    Labels labels = {{"switch", view.spec.name}};
+    for (const PortMovesView& row : view.moves) {
+      moves.Add(With(With(labels, "from_port", row.from_port), "to_port", row.to_port),
+                static_cast<double>(row.moves));
+    }
+    held.Add(labels, static_cast<double>(view.fdb_events.held));
+  }
+}
+
+struct VlanCounter {
+  const char* name;
+  const char* help;
+  uint64_t VlanTotals::*value;
+  bool is_bytes;
+};
+
+constexpr VlanCounter kVlanCounters[] = {
+    {"ringswitch_vlan_receive_frames_total", "Frames received that passed ingress filtering.",
+     &VlanTotals::receive_frames, false},
+    {"ringswitch_vlan_receive_bytes_total", "Bytes of frames received that passed ingress filtering.",
+     &VlanTotals::receive_bytes, true},
+    {"ringswitch_vlan_transmit_frames_total", "Copies of frames queued for transmission.",
+     &VlanTotals::transmit_frames, false},
+    {"ringswitch_vlan_transmit_bytes_total", "Bytes of copies of frames queued for transmission.",
+     &VlanTotals::transmit_bytes, true},
+};
+
+struct VlanRow {
+  std::string switch_name;
+  VlanTotals totals;
+};
+
+void AddVlans(std::vector<MetricFamily>* families, const std::vector<VlanRow>& rows) {
+  for (const VlanCounter& counter : kVlanCounters) {
+    Family family(families, counter.name,
+                  absl::StrCat(counter.help, " By VLAN, on switches with vlan_counters.",
+                               counter.is_bytes ? kByteHelp : kFrameHelp),
+                  MetricType::Counter);
+    for (const VlanRow& row : rows) {
+      family.Add({{"switch", row.switch_name}, {"vid", absl::StrCat(row.totals.vid)}},
+                 static_cast<double>(row.totals.*counter.value));
+    }
+  }
+}
+
 void AddSwitches(std::vector<MetricFamily>* families, const std::vector<SwitchView>& switches) {
   std::vector<Counted> rows;
   for (const SwitchView& view : switches) rows.push_back({{{"switch", view.spec.name}}, &view.totals});
   AddTotals(families, rows, "ringswitch_switch_", "ringswitch_switch_",
             " Of all ports of the switch, now and before.");
   AddFdb(families, switches);
+  AddMoves(families, switches);
   Family ports(families, "ringswitch_ports", "Ports of the switch.", MetricType::Gauge);
   for (const SwitchView& view : switches) ports.Add({{"switch", view.spec.name}}, view.port_count);
 }
@@ -265,7 +344,15 @@ std::vector<MetricFamily> MetricFamilies::Collect() const {
   PortFilter filter;
   filter.rows_max = std::numeric_limits<size_t>::max();
   AddPorts(&families, model_->ListPorts(filter).rows);
-  AddSwitches(&families, model_->ListSwitches("", std::numeric_limits<size_t>::max()).rows);
+  const std::vector<SwitchView> switches = model_->ListSwitches("", std::numeric_limits<size_t>::max()).rows;
+  AddSwitches(&families, switches);
+  std::vector<VlanRow> vlans;
+  for (const SwitchView& view : switches) {
+    if (!view.spec.vlan_counters) continue;
+    for (const VlanTotals& totals : model_->ReadVlans(view.spec.name))
+      vlans.push_back({view.spec.name, totals});
+  }
+  AddVlans(&families, vlans);
   AddWorkers(&families, dataplane_->ReadWorkers());
   AddCni(&families, requests_->Read());
   Family build(&families, "ringswitch_build_info", "Version of the agent; always 1.", MetricType::Gauge);

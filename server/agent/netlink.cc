@@ -4,8 +4,10 @@
 #include <linux/if_link.h>
 #include <linux/net_namespace.h>
 #include <linux/rtnetlink.h>
+#include <netlink/addr.h>
 #include <netlink/attr.h>
 #include <netlink/errno.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include <utility>
@@ -44,11 +46,15 @@ std::string RefusalText(nlmsgerr* answer) {
 
 }  // namespace
 
-absl::StatusOr<NetlinkSocket> NetlinkSocket::Open() {
+absl::Status NoNetlinkMemory() {
+  return absl::ResourceExhaustedError("no memory for a netlink object");
+}
+
+absl::StatusOr<NetlinkSocket> NetlinkSocket::Open(int protocol) {
   NetlinkSocket opened;
   opened.socket_.reset(nl_socket_alloc());
   if (opened.socket_ == nullptr) return absl::ResourceExhaustedError("no memory for a netlink socket");
-  const int result = nl_connect(opened.get(), NETLINK_ROUTE);
+  const int result = nl_connect(opened.get(), protocol);
   if (result < 0) return absl::UnavailableError(absl::StrCat("netlink socket: ", nl_geterror(result)));
   nl_socket_modify_err_cb(opened.get(), NL_CB_CUSTOM, &NetlinkSocket::TakeRefusal, opened.refusal_.get());
   // Wished for only: errors keep their code without it.
@@ -73,16 +79,32 @@ absl::Status NetlinkSocket::ToStatus(int result, absl::string_view what) const {
 
 absl::Status NetlinkSocket::Request(NetlinkMessage message, absl::string_view what,
                                     const std::function<void(nl_msg*)>& on_reply) const {
-  if (message == nullptr) return absl::ResourceExhaustedError("no memory for a netlink message");
+  if (message == nullptr) return NoNetlinkMemory();
+  return Receive(nl_send_auto(get(), message.get()), what, on_reply);
+}
+
+absl::Status NetlinkSocket::RequestTogether(const std::vector<NetlinkMessage>& messages,
+                                            absl::string_view what) const {
+  std::vector<uint8_t> datagram;
+  for (const NetlinkMessage& message : messages) {
+    if (message == nullptr) return NoNetlinkMemory();
+    const auto* bytes = reinterpret_cast<const uint8_t*>(nlmsg_hdr(message.get()));
+    datagram.insert(datagram.end(), bytes, bytes + nlmsg_hdr(message.get())->nlmsg_len);
+    datagram.resize(NLMSG_ALIGN(datagram.size()));
+  }
+  return Receive(nl_sendto(get(), datagram.data(), datagram.size()), what, [](nl_msg*) {});
+}
+
+absl::Status NetlinkSocket::Receive(int result, absl::string_view what,
+                                    const std::function<void(nl_msg*)>& on_reply) const {
   nl_cb* original = nl_socket_get_cb(get());
   std::unique_ptr<nl_cb, NetlinkFree<nl_cb_put>> callbacks(nl_cb_clone(original));
   nl_cb_put(original);
-  if (callbacks == nullptr) return absl::ResourceExhaustedError("no memory for a netlink request");
+  if (callbacks == nullptr) return NoNetlinkMemory();
   Exchange exchange{&on_reply};
   nl_cb_set(callbacks.get(), NL_CB_VALID, NL_CB_CUSTOM, TakeReply, &exchange);
   nl_cb_set(callbacks.get(), NL_CB_ACK, NL_CB_CUSTOM, TakeEnd, &exchange);
   nl_cb_set(callbacks.get(), NL_CB_FINISH, NL_CB_CUSTOM, TakeEnd, &exchange);
-  int result = nl_send_auto(get(), message.get());
   while (result >= 0 && !exchange.is_done) result = nl_recvmsgs(get(), callbacks.get());
   return ToStatus(result, what);
 }
@@ -95,6 +117,13 @@ absl::StatusOr<NetlinkLink> NetlinkSocket::FindLink(const std::string& ifname) c
   absl::Status status = ToStatus(result, absl::StrCat("interface ", ifname));
   if (!status.ok()) return status;
   return NetlinkLink(link);
+}
+
+absl::Status NetlinkSocket::ChangeLink(uint32_t ifindex, rtnl_link* change, absl::string_view what) const {
+  NetlinkLink link(rtnl_link_alloc());
+  if (link == nullptr || change == nullptr) return NoNetlinkMemory();
+  rtnl_link_set_ifindex(link.get(), static_cast<int>(ifindex));
+  return ToStatus(rtnl_link_change(get(), link.get(), change, 0), what);
 }
 
 namespace {
@@ -138,21 +167,53 @@ absl::StatusOr<int32_t> EnsureNsid(const NetlinkSocket& socket, int namespace_fd
   return nsid;
 }
 
-absl::StatusOr<uint32_t> ReadLinkFlags(const NetlinkSocket& socket, int32_t nsid, uint32_t ifindex) {
+LinkState LinkStateOf(const nlmsghdr* message) {
+  const auto* header = static_cast<const ifinfomsg*>(nlmsg_data(message));
+  LinkState state{static_cast<uint32_t>(header->ifi_index), header->ifi_flags, ""};
+  const nlattr* name = nlmsg_find_attr(const_cast<nlmsghdr*>(message), sizeof(ifinfomsg), IFLA_IFNAME);
+  if (name != nullptr)
+    state.ifname.assign(nla_get_string(name), strnlen(nla_get_string(name), nla_len(name)));
+  return state;
+}
+
+bridge::MacAddress MacOf(rtnl_link* link) {
+  nl_addr* address = rtnl_link_get_addr(link);
+  if (address == nullptr || nl_addr_get_len(address) != 6) return {};
+  return bridge::MacAddress::FromBytes(static_cast<const uint8_t*>(nl_addr_get_binary_addr(address)));
+}
+
+namespace {
+
+// By index, or where that is 0 by name.
+absl::StatusOr<LinkState> AskForLink(const NetlinkSocket& socket, int32_t nsid, uint32_t ifindex,
+                                     const std::string& ifname, absl::string_view what) {
   NetlinkMessage message(nlmsg_alloc_simple(RTM_GETLINK, 0));
   ifinfomsg header{};
   header.ifi_index = static_cast<int>(ifindex);
   if (message == nullptr || nlmsg_append(message.get(), &header, sizeof(header), NLMSG_ALIGNTO) < 0 ||
       nla_put_u32(message.get(), IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS) < 0 ||
-      (nsid != kNsidNone && nla_put_s32(message.get(), IFLA_TARGET_NETNSID, nsid) < 0)) {
-    return absl::ResourceExhaustedError("no memory for a netlink message");
+      (nsid != kNsidNone && nla_put_s32(message.get(), IFLA_TARGET_NETNSID, nsid) < 0) ||
+      (ifindex == 0 && nla_put_string(message.get(), IFLA_IFNAME, ifname.c_str()) < 0)) {
+    return NoNetlinkMemory();
   }
-  uint32_t flags = 0;
-  absl::Status status = socket.Request(
-      std::move(message), absl::StrCat("interface with index ", ifindex),
-      [&](nl_msg* reply) { flags = static_cast<ifinfomsg*>(nlmsg_data(nlmsg_hdr(reply)))->ifi_flags; });
+  LinkState state;
+  absl::Status status =
+      socket.Request(std::move(message), what, [&](nl_msg* reply) { state = LinkStateOf(nlmsg_hdr(reply)); });
   if (!status.ok()) return status;
-  return flags;
+  return state;
+}
+
+}  // namespace
+
+absl::StatusOr<LinkState> ReadLink(const NetlinkSocket& socket, int32_t nsid, uint32_t ifindex) {
+  return AskForLink(socket, nsid, ifindex, "", absl::StrCat("interface with index ", ifindex));
+}
+
+absl::StatusOr<LinkState> ReadLink(const NetlinkSocket& socket, const std::string& ifname) {
+  const std::string what = absl::StrCat("interface ", ifname);
+  absl::StatusOr<LinkState> state = AskForLink(socket, kNsidNone, 0, ifname, what);
+  if (state.ok() && state->ifname != ifname) return absl::NotFoundError(absl::StrCat(what, " not found"));
+  return state;
 }
 
 }  // namespace ringswitch::agent

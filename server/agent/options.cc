@@ -100,6 +100,29 @@ absl::Status CheckCount(const char* field, int count, size_t count_max) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", count, " are too many: at most ", count_max));
 }
 
+// An interface that a port has.
+struct Place {
+  const char* field;
+  std::string netns;  // empty: the agent's own
+  std::string ifname;
+};
+
+std::vector<Place> PlacesOf(const v1::Port& port) {
+  switch (port.device_case()) {
+    case v1::Port::kNetdev:
+      return {{"netdev.ifname", "", port.netdev().ifname()}};
+    case v1::Port::kVeth:
+      if (port.veth().host_ifname().empty())
+        return {{"veth.ifname", port.veth().netns(), port.veth().ifname()}};
+      return {{"veth.ifname", port.veth().netns(), port.veth().ifname()},
+              {"veth.host_ifname", "", port.veth().host_ifname()}};
+    case v1::Port::kTap:
+    case v1::Port::DEVICE_NOT_SET:  // refused before
+      break;
+  }
+  return {{"tap.ifname", port.tap().netns(), port.tap().ifname()}};
+}
+
 // Names and places that are there twice. Whether the switch of a port exists only the start can tell: the API
 // may have made it.
 absl::Status CheckDuplicates(const v1::AgentConfig& config) {
@@ -112,7 +135,7 @@ absl::Status CheckDuplicates(const v1::AgentConfig& config) {
                                                    "] already: take another one"));
   }
   std::map<std::string, int> ports;
-  std::map<std::pair<std::string, std::string>, int> places;
+  std::map<std::pair<std::string, std::string>, int> places;  // namespace and name
   for (int i = 0; i < config.ports_size(); ++i) {
     const v1::Port& port = config.ports(i);
     const auto [first, is_new_name] = ports.emplace(port.name(), i);
@@ -121,11 +144,13 @@ absl::Status CheckDuplicates(const v1::AgentConfig& config) {
                                                      " is the name of ports[", first->second,
                                                      "] already: take another one"));
     }
-    const auto [place, is_new] = places.emplace(std::pair(port.tap().netns(), port.tap().ifname()), i);
-    if (is_new) continue;
-    return absl::InvalidArgumentError(absl::StrCat("ports[", i, "].tap.ifname: ", Quoted(port.tap().ifname()),
-                                                   " is the interface of ports[", place->second,
-                                                   "] in the same netns already: take another one"));
+    for (const Place& taken : PlacesOf(port)) {
+      const auto [place, is_new] = places.emplace(std::pair(taken.netns, taken.ifname), i);
+      if (is_new) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "ports[", i, "].", taken.field, ": ", Quoted(taken.ifname), " is the interface of ports[",
+          place->second, "] in the same netns already: take another one"));
+    }
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,10 @@
 #include "server/agent/state_json.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -100,6 +103,119 @@ AttachmentSpec AttachmentOf(const Json& json) {
   return attachment;
 }
 
+Json RateJson(const bridge::Rate& rate) {
+  return {{"per_second", rate.per_second}, {"burst", rate.burst}};
+}
+
+bridge::Rate RateOf(const Json& json, uint64_t per_second_max, uint64_t burst_max) {
+  bridge::Rate rate{json.at("per_second").get<uint64_t>(), json.at("burst").get<uint64_t>()};
+  if (rate.per_second > per_second_max || rate.burst > burst_max || (rate.per_second > 0 && rate.burst == 0))
+    throw std::runtime_error("a rate is out of range");
+  return rate;
+}
+
+// Rates in bits, as everywhere below the API.
+bridge::Rate BitRateOf(const Json& json) {
+  return RateOf(json, kBitRateMax, kByteBurstMax * 8);
+}
+
+constexpr const char* kFloodClassNames[bridge::kFloodClasses] = {"broadcast", "multicast", "unknown_unicast"};
+
+// Of the attributes that are on or off.
+struct Switchable {
+  const char* name;
+  bool PortAttributes::*value;
+};
+constexpr Switchable kSwitchables[] = {
+    {"admin_up", &PortAttributes::admin_up},
+    {"learning", &PortAttributes::learning},
+    {"flood_unknown_unicast", &PortAttributes::flood_unknown_unicast},
+    {"flood_multicast", &PortAttributes::flood_multicast},
+    {"flood_broadcast", &PortAttributes::flood_broadcast},
+    {"isolated", &PortAttributes::isolated},
+    {"hairpin", &PortAttributes::hairpin},
+    {"locked", &PortAttributes::locked},
+    {"router_advertisement_guard", &PortAttributes::router_advertisement_guard},
+    {"dhcp_server_guard", &PortAttributes::dhcp_server_guard},
+};
+
+Json AttributesJson(const PortAttributes& attributes) {
+  Json json;
+  for (const Switchable& row : kSwitchables) json[row.name] = attributes.*row.value;
+  if (attributes.bpdu_recovery_s.has_value()) json["bpdu_recovery_s"] = *attributes.bpdu_recovery_s;
+  for (size_t i = 0; i < bridge::kFloodClasses; ++i) {
+    json["storm_control"][kFloodClassNames[i]] = {{"frames", RateJson(attributes.storm[i].frames)},
+                                                  {"bits", RateJson(attributes.storm[i].bits)}};
+  }
+  json["receive_bits"] = RateJson(attributes.receive_rate);
+  json["transmit_bits"] = RateJson(attributes.transmit_rate);
+  const SourceGuardSpec& guard = attributes.source_guard;
+  Json macs = Json::array();
+  for (bridge::MacAddress mac : guard.macs) macs.push_back(mac.ToString());
+  json["source_guard"] = {{"mac", guard.mac},
+                          {"address", guard.address},
+                          {"mac_addresses", macs},
+                          {"ip_addresses", guard.ip_addresses}};
+  return json;
+}
+
+PortAttributes AttributesOf(const Json& json) {
+  PortAttributes attributes;
+  for (const Switchable& row : kSwitchables) json.at(row.name).get_to(attributes.*row.value);
+  if (json.contains("bpdu_recovery_s"))
+    attributes.bpdu_recovery_s = json.at("bpdu_recovery_s").get<uint32_t>();
+  for (size_t i = 0; i < bridge::kFloodClasses; ++i) {
+    const Json& storm = json.at("storm_control").at(kFloodClassNames[i]);
+    attributes.storm[i] = {RateOf(storm.at("frames"), kFrameRateMax, kFrameBurstMax),
+                           BitRateOf(storm.at("bits"))};
+  }
+  attributes.receive_rate = BitRateOf(json.at("receive_bits"));
+  attributes.transmit_rate = BitRateOf(json.at("transmit_bits"));
+  const Json& guard = json.at("source_guard");
+  guard.at("mac").get_to(attributes.source_guard.mac);
+  guard.at("address").get_to(attributes.source_guard.address);
+  for (const Json& mac : guard.at("mac_addresses")) attributes.source_guard.macs.push_back(MacOf(mac));
+  guard.at("ip_addresses").get_to(attributes.source_guard.ip_addresses);
+  return attributes;
+}
+
+// Files of an agent that had TAPs only do not say what kind it is.
+DeviceRef DeviceOf(const Json& json) {
+  DeviceRef device;
+  json.at("netns").get_to(device.link.netns);
+  json.at("ifname").get_to(device.link.ifname);
+  const std::string kind = json.value("device", "tap");
+  if (kind == "netdev") {
+    device.kind = DeviceRef::Kind::kNetdev;
+    device.host_stack =
+        json.at("host_stack").get<std::string>() == "keep" ? HostStack::kKeep : HostStack::kDrop;
+    json.at("software_offload").get_to(device.software_offload);
+  } else if (kind == "veth") {
+    device.kind = DeviceRef::Kind::kVeth;
+    json.at("host_ifname").get_to(device.host_ifname);
+  } else if (kind != "tap") {
+    throw std::runtime_error("unknown kind of device");
+  }
+  return device;
+}
+
+void AddDevice(const DeviceRef& device, Json* json) {
+  switch (device.kind) {
+    case DeviceRef::Kind::kTap:
+      (*json)["device"] = "tap";
+      return;
+    case DeviceRef::Kind::kNetdev:
+      (*json)["device"] = "netdev";
+      (*json)["host_stack"] = device.host_stack == HostStack::kKeep ? "keep" : "drop";
+      (*json)["software_offload"] = device.software_offload;
+      return;
+    case DeviceRef::Kind::kVeth:
+      (*json)["device"] = "veth";
+      (*json)["host_ifname"] = device.host_ifname;
+      return;
+  }
+}
+
 SwitchSpec ReadSwitch(const Json& json) {
   SwitchSpec spec;
   json.at("name").get_to(spec.name);
@@ -110,9 +226,14 @@ SwitchSpec ReadSwitch(const Json& json) {
   json.at("ageing_disabled").get_to(spec.ageing_disabled);
   json.at("fdb_capacity").get_to(spec.fdb_capacity);
   json.at("group_forward_mask").get_to(spec.group_forward_mask);
+  // Files of earlier agents do not have the following.
+  spec.vlan_counters = json.value("vlan_counters", false);
+  spec.flap_moves = json.value("flap_moves", 0u);
+  spec.flap_hold_s = json.value("flap_hold_s", kFlapHoldDefaultS);
   if (json.at("mode") != "bridge") throw std::runtime_error("unknown mode");
   if (spec.name.empty() || spec.id == 0 || !bridge::IsVlan(spec.default_vid) || spec.ageing_time_s == 0 ||
-      spec.fdb_capacity < bridge::kFdbCapacityMin || spec.fdb_capacity > bridge::kFdbCapacityMax) {
+      spec.fdb_capacity < bridge::kFdbCapacityMin || spec.fdb_capacity > bridge::kFdbCapacityMax ||
+      spec.flap_moves > kFlapMovesMax || spec.flap_hold_s < 1 || spec.flap_hold_s > kFlapHoldMaxS) {
     throw std::runtime_error("a value is out of range");
   }
   return spec;
@@ -124,11 +245,10 @@ StoredPort ReadPort(const Json& json) {
   json.at("name").get_to(spec.name);
   json.at("id").get_to(spec.id);
   json.at("switch").get_to(spec.switch_name);
-  json.at("netns").get_to(spec.link.netns);
+  spec.device = DeviceOf(json);
   json.at("netns_device").get_to(port.netns_id.device);
   json.at("netns_inode").get_to(port.netns_id.inode);
   json.at("netns_cookie").get_to(port.netns_id.cookie);
-  json.at("ifname").get_to(spec.link.ifname);
   spec.mac = MacOf(json.at("mac_address"));
   json.at("mtu").get_to(spec.mtu);
   if (json.contains("vlans")) spec.vlans = VlansOf(json.at("vlans"));
@@ -138,6 +258,8 @@ StoredPort ReadPort(const Json& json) {
   pod.at("name").get_to(spec.pod.name);
   pod.at("uid").get_to(spec.pod.uid);
   pod.at("container_id").get_to(spec.pod.container_id);
+  if (json.contains("attributes")) spec.attributes = AttributesOf(json.at("attributes"));
+  port.is_made = json.value("is_made", true);
   if (json.contains("attachment")) spec.attachment = AttachmentOf(json.at("attachment"));
   if (spec.name.empty() || spec.id == 0 || spec.mtu < bridge::kMtuMin || spec.mtu > bridge::kMtuMax) {
     throw std::runtime_error("a value is out of range");
@@ -156,7 +278,10 @@ std::string ToJson(const SwitchSpec& spec) {
                {"ageing_time_s", spec.ageing_time_s},
                {"ageing_disabled", spec.ageing_disabled},
                {"fdb_capacity", spec.fdb_capacity},
-               {"group_forward_mask", spec.group_forward_mask}});
+               {"group_forward_mask", spec.group_forward_mask},
+               {"vlan_counters", spec.vlan_counters},
+               {"flap_moves", spec.flap_moves},
+               {"flap_hold_s", spec.flap_hold_s}});
 }
 
 std::string ToJson(const StoredPort& port) {
@@ -164,30 +289,41 @@ std::string ToJson(const StoredPort& port) {
   Json json = {{"name", spec.name},
                {"id", spec.id},
                {"switch", spec.switch_name},
-               {"netns", spec.link.netns},
+               {"netns", spec.device.link.netns},
                {"netns_device", port.netns_id.device},
                {"netns_inode", port.netns_id.inode},
                {"netns_cookie", port.netns_id.cookie},
-               {"ifname", spec.link.ifname},
+               {"ifname", spec.device.link.ifname},
                {"mac_address", spec.mac.ToString()},
                {"mtu", spec.mtu},
                {"mac_limit", spec.mac_limit}};
+  AddDevice(spec.device, &json);
+  if (!port.is_made) json["is_made"] = false;
   if (spec.vlans.has_value()) json["vlans"] = VlansJson(*spec.vlans);
   json["pod"] = {{"namespace", spec.pod.namespace_name},
                  {"name", spec.pod.name},
                  {"uid", spec.pod.uid},
                  {"container_id", spec.pod.container_id}};
+  json["attributes"] = AttributesJson(spec.attributes);
   if (spec.attachment.has_value()) json["attachment"] = AttachmentJson(*spec.attachment);
   return Dump(json);
 }
 
+// By port and VLAN, and written without the detour through a tree: there may be a million.
 std::string ToJson(const std::vector<StaticFdbEntry>& entries) {
-  Json rows = Json::array();
+  std::map<std::pair<std::string_view, bridge::VlanId>, std::string> groups;
   for (const StaticFdbEntry& entry : entries) {
-    rows.push_back(
-        {{"mac_address", entry.key.mac.ToString()}, {"vid", entry.key.vid}, {"port", entry.port_name}});
+    std::string& addresses = groups[{entry.port_name, entry.key.vid}];
+    absl::StrAppend(&addresses, addresses.empty() ? "\"" : ",\"", entry.key.mac.ToString(), "\"");
   }
-  return Dump({{"entries", rows}});
+  std::string text = absl::StrCat("{\n  \"format\": ", kFormat, ",\n  \"entries\": [");
+  const char* separator = "\n";
+  for (const auto& [place, addresses] : groups) {
+    absl::StrAppend(&text, separator, "    {\"port\":", Json(std::string(place.first)).dump(),
+                    ",\"vid\":", place.second, ",\"mac_addresses\":[", addresses, "]}");
+    separator = ",\n";
+  }
+  return text + "\n  ]\n}\n";
 }
 
 std::string ToJson(const StoredIds& ids) {
@@ -206,9 +342,15 @@ absl::StatusOr<StoredPort> PortFromJson(const std::string& text) {
 absl::StatusOr<std::vector<StaticFdbEntry>> FdbFromJson(const std::string& text) {
   return Parse<std::vector<StaticFdbEntry>>(text, [](const Json& json) {
     std::vector<StaticFdbEntry> entries;
-    for (const Json& row : json.at("entries")) {
-      bridge::FdbKey key{MacOf(row.at("mac_address")), VidOf(row.at("vid"))};
-      entries.push_back({key, row.at("port").get<std::string>()});
+    for (const Json& group : json.at("entries")) {
+      const std::string port = group.at("port").get<std::string>();
+      const bridge::VlanId vid = VidOf(group.at("vid"));
+      // Files of earlier agents have one address each.
+      if (group.contains("mac_address")) {
+        entries.push_back({{MacOf(group.at("mac_address")), vid}, port});
+        continue;
+      }
+      for (const Json& mac : group.at("mac_addresses")) entries.push_back({{MacOf(mac), vid}, port});
     }
     return entries;
   });

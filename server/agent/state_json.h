@@ -14,6 +14,7 @@ namespace ringswitch::agent {
 struct StoredPort {
   PortSpec spec;
   NamespaceId netns_id;
+  bool is_made = true;  // false: a veth that the agent was about to make
 };
 
 // What is kept beside the objects.

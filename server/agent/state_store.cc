@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 constexpr char kIdsFile[] = "ids.json";
 constexpr char kSuffix[] = ".json";
 constexpr char kAsideSuffix[] = ".damaged";
+constexpr size_t kFdbFileSizeMax = 256u << 20;  // a million entries, each in a group of its own
 
 absl::Status ErrnoError(const std::string& what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
@@ -48,11 +49,16 @@ absl::Status WriteWhole(const std::string& path, const std::string& content) {
   return absl::OkStatus();
 }
 
+// A file that was copied or renamed would make two objects of one, or one of another's name.
+absl::Status CheckOwnName(const std::string& content_name, const std::string& file_object) {
+  if (content_name == file_object) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("it describes ", Quoted(content_name)));
+}
+
 template <typename Value, typename Take>
 absl::Status ReadInto(const absl::StatusOr<Value>& value, Take take) {
   if (!value.ok()) return value.status();
-  take(*value);
-  return absl::OkStatus();
+  return take(*value);
 }
 
 }  // namespace
@@ -116,17 +122,31 @@ StoredState StateStore::Load() {
 }
 
 void StateStore::LoadFile(const std::string& file_name, StoredState* state) {
-  absl::StatusOr<std::string> text = ReadTextFile(absl::StrCat(directory_, "/", file_name), kConfigSizeMax);
+  const size_t size_max = absl::StartsWith(file_name, "fdb.") ? kFdbFileSizeMax : kConfigSizeMax;
+  absl::StatusOr<std::string> text = ReadTextFile(absl::StrCat(directory_, "/", file_name), size_max);
+  // "port.NAME.json"
+  const size_t dot = file_name.find('.');
+  const std::string kind = file_name.substr(0, dot + 1);
+  const size_t end = file_name.size() - std::strlen(kSuffix);
+  const std::string name = dot < end ? file_name.substr(dot + 1, end - dot - 1) : "";
   absl::Status status = text.status();
-  if (text.ok() && absl::StartsWith(file_name, "switch.")) {
-    status =
-        ReadInto(SwitchFromJson(*text), [&](const SwitchSpec& spec) { state->switches.push_back(spec); });
-  } else if (text.ok() && absl::StartsWith(file_name, "port.")) {
-    status = ReadInto(PortFromJson(*text), [&](const StoredPort& port) { state->ports.push_back(port); });
-  } else if (text.ok() && absl::StartsWith(file_name, "fdb.")) {
-    std::string switch_name = file_name.substr(4, file_name.size() - 4 - std::strlen(kSuffix));
-    status = ReadInto(FdbFromJson(*text),
-                      [&](const std::vector<StaticFdbEntry>& entries) { state->fdb[switch_name] = entries; });
+  if (text.ok() && kind == "switch.") {
+    status = ReadInto(SwitchFromJson(*text), [&](const SwitchSpec& spec) {
+      absl::Status own = CheckOwnName(spec.name, name);
+      if (own.ok()) state->switches.push_back(spec);
+      return own;
+    });
+  } else if (text.ok() && kind == "port.") {
+    status = ReadInto(PortFromJson(*text), [&](const StoredPort& port) {
+      absl::Status own = CheckOwnName(port.spec.name, name);
+      if (own.ok()) state->ports.push_back(port);
+      return own;
+    });
+  } else if (text.ok() && kind == "fdb.") {
+    status = ReadInto(FdbFromJson(*text), [&](const std::vector<StaticFdbEntry>& entries) {
+      state->fdb[name] = entries;
+      return absl::OkStatus();
+    });
   }
   if (!status.ok()) SetAside(file_name, status);
 }

@@ -22,7 +22,11 @@ SwitchView ViewOfNew(const SwitchSpec& spec) {
 }  // namespace
 
 SwitchModel::SwitchModel(Dataplane* dataplane, Links* links, StateStore* store)
-    : dataplane_(dataplane), links_(links), store_(store), port_names_(bridge::kPortsMax) {
+    : dataplane_(dataplane),
+      links_(links),
+      store_(store),
+      port_names_(bridge::kPortsMax),
+      last_port_names_(bridge::kPortsMax) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -68,6 +72,11 @@ SwitchView SwitchModel::ViewOf(const SwitchRecord& record) const {
   view.fdb_static_count = dataplane_->FdbCount(record.index, bridge::FdbKind::kStatic);
   view.fdb_events = dataplane_->FdbEvents(record.index);
   view.totals = dataplane_->ReadSwitch(record.index);
+  for (const bridge::FdbMoves& row : dataplane_->FdbMoves(record.index)) {
+    // Those of a port that is being removed go with it.
+    if (port_names_[row.from].empty() || port_names_[row.to].empty()) continue;
+    view.moves.push_back({port_names_[row.from], port_names_[row.to], row.count});
+  }
   return view;
 }
 
@@ -93,6 +102,7 @@ absl::StatusOr<SwitchView> SwitchModel::ApplySwitch(const Verified<SwitchSpec>& 
   record.spec.id = TakeId(&StoredIds::next_switch_id);
   store_->SaveSwitch(record.spec);
   std::lock_guard lock(mutex_);
+  Notify(record.spec, false);
   return ViewOf(switches_.emplace(record.spec.name, record).first->second);
 }
 
@@ -160,6 +170,7 @@ absl::StatusOr<SwitchView> SwitchModel::UpdateSwitch(const SwitchUpdate& update,
   store_->SaveSwitch(spec);
   lock.lock();
   record->spec = spec;
+  Notify(spec, false);
   return ViewOf(*record);
 }
 
@@ -178,6 +189,7 @@ absl::Status SwitchModel::DeleteSwitch(const std::string& name, bool validate_on
     }
     if (validate_only) return absl::OkStatus();
     index = record->index;
+    Notify(record->spec, true);
     switches_.erase(name);
   }
   dataplane_->RemoveSwitch(index);
@@ -209,6 +221,13 @@ absl::StatusOr<std::vector<VlanView>> SwitchModel::ListVlans(const std::string& 
       VlanView& vlan = vlans[id];
       vlan.vid = id;
       (is_tagged ? vlan.tagged_ports : vlan.untagged_ports).push_back(name);
+    }
+  }
+  if (record->spec.vlan_counters) {
+    for (auto& [vid, vlan] : vlans) vlan.totals = VlanTotals{vid, 0, 0, 0, 0};
+    for (const VlanTotals& totals : dataplane_->ReadVlans(record->index)) {
+      auto it = vlans.find(totals.vid);
+      if (it != vlans.end()) it->second.totals = totals;
     }
   }
   std::vector<VlanView> rows;

@@ -15,8 +15,13 @@
 // that read or that publish a switch, which are short.
 //
 // Links' events are queued and handled by one thread of the model's own: handling one means taking locks by
-// name, which Links' thread must not wait for. The same thread retries, each second and only while there is
-// something to retry, ports whose device could not be attached and state that could not be written.
+// name, which Links' thread must not wait for. The same thread looks each second after ports whose device is
+// missing, ports that BPDU guard has taken down or let up, and state that could not be written.
+//
+// Devices. A device is one port's: `claims_` says whose, for names in the agent's own namespace; in a pod's
+// the kernel refuses the second one. A netdev or veth that goes away leaves its port without a device
+// (Dataplane::DetachDevice), MISSING, until one of that name is there again; a TAP that was deleted is gone
+// for good, and so is a port whose namespace is gone.
 //
 // Free of gRPC and protobuf; runs under ThreadSanitizer.
 
@@ -38,12 +43,20 @@
 #include "server/agent/desired_state.h"
 #include "server/agent/key_lock.h"
 #include "server/agent/links.h"
+#include "server/agent/object_change.h"
 #include "server/agent/state_store.h"
 #include "server/agent/verification.h"
 
 namespace ringswitch::agent {
 
-enum class PortState : uint8_t { kUp, kDown, kMissing };
+enum class PortState : uint8_t { kUp, kDown, kMissing, kBlocked };
+
+// Addresses that moved from one port to another.
+struct PortMovesView {
+  std::string from_port;
+  std::string to_port;
+  uint64_t moves = 0;
+};
 
 // What a caller sees of an object at one moment.
 struct SwitchView {
@@ -52,6 +65,7 @@ struct SwitchView {
   uint32_t fdb_dynamic_count = 0;
   uint32_t fdb_static_count = 0;
   bridge::FdbEvents fdb_events;
+  std::vector<PortMovesView> moves;
   bridge::PortTotals totals;  // of all ports, now and before
 };
 
@@ -60,6 +74,7 @@ struct PortView {
   PortState state = PortState::kUp;
   std::string state_detail;
   bridge::PortTotals totals;
+  uint64_t device_lost_frames = 0;
   uint32_t fdb_dynamic_count = 0;
 };
 
@@ -73,6 +88,7 @@ struct VlanView {
   bridge::VlanId vid = 0;
   std::vector<std::string> tagged_ports;
   std::vector<std::string> untagged_ports;
+  std::optional<VlanTotals> totals;  // none: the switch does not count per VLAN
 };
 
 // Which ports a listing shows, and from where.
@@ -153,8 +169,27 @@ class SwitchModel {
   absl::StatusOr<FdbPage> ListFdbEntries(const FdbFilterRequest& filter, uint32_t cursor,
                                          uint32_t rows_max) const;
   absl::StatusOr<FdbEntryView> UpdateFdbEntry(const FdbEntryRequest& request, bool validate_only);
+  // All or nothing: the number of entries made or changed.
+  absl::StatusOr<uint32_t> CreateFdbEntries(const FdbBulkRequest& request);
   absl::Status DeleteFdbEntry(const FdbEntryRequest& request);
   absl::StatusOr<uint32_t> FlushFdb(const FdbFilterRequest& filter);
+
+  // Watching. `observer` hears of each switch and port that is made, changes, changes its state or goes, with
+  // mutex_ held: it must only note it down. FDB entries, static ones too, are heard of by TakeFdbChanges.
+  void SetObserver(std::function<void(const ObjectChange&)> observer);
+  // As Fdb::SetLogging and Fdb::TakeChanges, in names; one reader. Nothing where there is no such switch.
+  void SetFdbLogging(const std::string& switch_name, bool is_logging);
+  bool TakeFdbChanges(const std::string& switch_name, std::vector<ObjectChange>* changes);
+
+  // Of a switch that counts per VLAN, by VID.
+  std::vector<VlanTotals> ReadVlans(const std::string& switch_name) const;
+
+  // Capturing. The ports named; with a switch's name and no ports, all of that switch. NOT_FOUND: no such
+  // port, or no such switch. A port whose device has been missing since the start is left out.
+  absl::StatusOr<std::vector<bridge::PortIndex>> PortIndexes(const std::vector<std::string>& names,
+                                                             const std::string& switch_name) const;
+  // Of the port that has the index now, or had it last; empty: none ever had.
+  std::string PortNameOf(bridge::PortIndex index) const;
 
  private:
   struct SwitchRecord {
@@ -167,9 +202,13 @@ class SwitchModel {
     PortSpec spec;
     NamespaceId netns_id;
     std::optional<bridge::PortIndex> index;  // none: missing since the start
+    // Of the device; what the port's administrator and BPDU guard say comes on top.
     PortState state = PortState::kUp;
     std::string state_detail;
+    bool is_blocked = false;  // as told to the observer
   };
+
+  class FdbBulk;  // one CreateFdbEntries: switch_model_fdb_bulk.cc
 
   using VerifyPort = std::function<absl::StatusOr<Verified<PortSpec>>(const SwitchSpec* on)>;
   using VerifyChange =
@@ -182,6 +221,8 @@ class SwitchModel {
   PortRecord* FindPort(const std::string& name);
   SwitchView ViewOf(const SwitchRecord& record) const;
   PortView ViewOf(const PortRecord& record) const;
+  void Notify(const SwitchSpec& spec, bool is_deleted) const;
+  void Notify(const PortSpec& spec, bool is_deleted) const;
   FdbEntryView ViewOf(const SwitchRecord& record, const bridge::FdbRow& row) const;
   absl::StatusOr<bridge::FdbFilter> FilterOf(const SwitchRecord& record,
                                              const FdbFilterRequest& request) const;
@@ -206,16 +247,30 @@ class SwitchModel {
                                     bool validate_only);
   absl::StatusOr<PortView> ApplyPort(const Verified<PortSpec>& verified, bridge::SwitchIndex switch_index,
                                      const PortFieldPaths& paths);
+  // Device, watch, dataplane and file of a new port; undone on failure.
+  absl::Status BuildPort(PortRecord* record, bridge::SwitchIndex switch_index, const PortFieldPaths& paths);
   absl::StatusOr<PortView> ApplyPortChange(const PortRecord& present, const Verified<PortSpec>& verified,
                                            bridge::SwitchIndex switch_index);
   absl::StatusOr<PortView> ChangePort(const std::string& name, const VerifyChange& verify,
                                       bool validate_only);
   void RemovePort(const std::string& name);
-  absl::Status StartWatch(const PortSpec& spec, const TapLink& tap);
+  absl::Status StartWatch(const PortSpec& spec, const PortLink* link);
   void EndWatch(const PortSpec& spec);
   // From then on the port is seen.
   PortView EnterPort(PortRecord record);
-  absl::Status AttachPort(const PortRecord& port, bridge::SwitchIndex switch_index);
+
+  // Devices. Claims with mutex_ held, the rest with the lock of the port's name.
+  absl::Status CheckClaims(const PortSpec& spec) const;
+  absl::Status ClaimDevice(const PortSpec& spec);
+  void ReleaseClaims(const PortSpec& spec);
+  absl::StatusOr<PortLink> MakeDevice(PortSpec* spec);
+  absl::StatusOr<PortLink> OpenDevice(const PortRecord& port);
+  void DeleteDevice(const PortSpec& spec, File file);
+  // Gives a port whose device is missing what is there now.
+  absl::Status AttachPort(PortRecord port, bridge::SwitchIndex switch_index);
+  absl::Status AttachNewPort(PortRecord* port, PortLink link, bridge::SwitchIndex switch_index);
+  absl::Status AttachKnownPort(PortRecord* port, PortLink link, bridge::SwitchIndex switch_index);
+  void AddStaticEntries(const PortSpec& spec, bridge::PortIndex index);
   // The port goes where its namespace is gone, and stays as missing where only the device cannot be had.
   void AttachOrRemove(const std::string& name);
 
@@ -226,7 +281,11 @@ class SwitchModel {
   void Run();
   void Handle(const LinkEvent& event);
   void HandleLink(const PortRecord& port, LinkEventKind kind);
-  void RetryMissing();
+  // With mutex_ held.
+  void SetDeviceState(const PortSpec& spec, PortState state, const std::string& detail);
+  void LookAfterPorts();
+  void LookAfter(const std::string& name);
+  void FlushDynamic(const PortRecord& port);
 
   Dataplane* const dataplane_;
   Links* const links_;
@@ -237,7 +296,10 @@ class SwitchModel {
   std::map<std::string, SwitchRecord> switches_;
   std::map<std::string, PortRecord> ports_;
   std::vector<std::string> port_names_;  // by PortIndex; empty: none, or one that is being made or removed
-  std::map<uint64_t, std::string> watched_;  // names by watch id, ports that are being made included
+  std::vector<std::string> last_port_names_;   // by PortIndex, also of ports that are gone
+  std::map<uint64_t, std::string> watched_;    // names by watch id, ports that are being made included
+  std::map<std::string, std::string> claims_;  // port by own_ifname, ports that are being made included
+  std::function<void(const ObjectChange&)> observer_;
   std::vector<std::string> restore_problems_;
 
   std::mutex ids_mutex_;  // guards the following; held over the writing of ids_

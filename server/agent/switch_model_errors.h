@@ -1,12 +1,16 @@
 #pragma once
 
-// What the files of the switch model share: its errors and the names of its locks.
+// What the files of the switch model share: its errors, the names of its locks, and how it says what is
+// wrong with a port.
 
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "dataplane/bridge/fdb.h"
+#include "dataplane/dataplane.h"
 #include "server/agent/control_error.h"
+#include "server/agent/links.h"
 
 namespace ringswitch::agent {
 
@@ -35,6 +39,33 @@ inline absl::Status PortNotFound(const std::string& name) {
 inline absl::Status PortExists(const std::string& name) {
   return ReasonError(absl::StatusCode::kAlreadyExists, absl::StrCat("port ", Quoted(name), " exists"),
                      {"PORT_EXISTS", {{"port", name}}});
+}
+
+inline absl::Status FdbEntryError(absl::StatusCode code, const std::string& reason,
+                                  const std::string& switch_name, bridge::FdbKey key,
+                                  const std::string& what) {
+  const std::string mac = key.mac.ToString();
+  const std::string vlan = key.vid == bridge::kVlanIdNone ? "" : absl::StrCat(" in VLAN ", key.vid);
+  return ReasonError(
+      code, absl::StrCat(mac, vlan, " of switch ", switch_name, ": ", what),
+      {reason, {{"switch", switch_name}, {"vid", absl::StrCat(key.vid)}, {"mac_address", mac}}});
+}
+
+inline std::string DownDetail(const DeviceRef& device) {
+  if (device.kind == DeviceRef::Kind::kTap) return "the interface was set down in its namespace";
+  return absl::StrCat("device ", device.own_ifname(), " is down or has no carrier: set both its ends up");
+}
+
+inline std::string GoneDetail(const DeviceRef& device) {
+  if (device.kind == DeviceRef::Kind::kTap)
+    return "the device was deleted in its namespace: delete the port and create it again";
+  return absl::StrCat("device ", device.own_ifname(), " is not there: it is attached again when it is back");
+}
+
+inline std::string BlockedDetail(const PortStats& stats) {
+  const std::string cause = "BPDU guard has taken the port down: it sent a bridge protocol frame; ";
+  if (stats.blocked_left_s > 0) return absl::StrCat(cause, "it comes up in ", stats.blocked_left_s, " s");
+  return absl::StrCat(cause, "change bpdu_guard or admin_up to let it up");
 }
 
 // The status of a layer below, with a reason for programs.

@@ -1,4 +1,8 @@
 // FDB entries of the switch model. Dynamic ones live in the dataplane alone; static ones are desired state.
+//
+// Static entries of a switch change only under the lock of its name. Under it they are walked, copied and
+// written without mutex_, so that a million of them hold up nobody else. Many at once:
+// switch_model_fdb_bulk.cc.
 
 #include "absl/strings/str_cat.h"
 #include "server/agent/port_config.h"
@@ -12,19 +16,16 @@ std::pair<uint64_t, bridge::VlanId> MapKey(bridge::FdbKey key) {
   return {key.mac.bits(), key.vid};
 }
 
-absl::Status EntryError(absl::StatusCode code, const std::string& reason, const FdbEntryRequest& request,
-                        bridge::FdbKey key, const std::string& what) {
-  return ReasonError(
-      code,
-      absl::StrCat(key.mac.ToString(), " in VLAN ", key.vid, " of switch ", request.switch_name, ": ", what),
-      {reason,
-       {{"switch", request.switch_name},
-        {"vid", absl::StrCat(key.vid)},
-        {"mac_address", key.mac.ToString()}}});
+absl::Status PortElsewhere(const PortSpec& port, const std::string& switch_name) {
+  return ReasonError(absl::StatusCode::kNotFound,
+                     absl::StrCat("switch ", Quoted(switch_name), " has no port ", Quoted(port.name),
+                                  ": it is on ", Quoted(port.switch_name)),
+                     {"PORT_NOT_FOUND", {{"port", port.name}, {"switch", switch_name}}});
 }
 
 absl::Status EntryNotFound(const FdbEntryRequest& request, bridge::FdbKey key) {
-  return EntryError(absl::StatusCode::kNotFound, "FDB_ENTRY_NOT_FOUND", request, key, "no such FDB entry");
+  return FdbEntryError(absl::StatusCode::kNotFound, "FDB_ENTRY_NOT_FOUND", request.switch_name, key,
+                       "no such FDB entry");
 }
 
 }  // namespace
@@ -38,12 +39,7 @@ absl::StatusOr<const SwitchModel::PortRecord*> SwitchModel::FdbPort(const std::s
                                                                     bridge::FdbKey key) const {
   const PortRecord* port = FindPort(port_name);
   if (port == nullptr) return PortNotFound(port_name);
-  if (port->spec.switch_name != record.spec.name) {
-    return ReasonError(absl::StatusCode::kNotFound,
-                       absl::StrCat("switch ", Quoted(record.spec.name), " has no port ", Quoted(port_name),
-                                    ": it is on ", Quoted(port->spec.switch_name)),
-                       {"PORT_NOT_FOUND", {{"port", port_name}, {"switch", record.spec.name}}});
-  }
+  if (port->spec.switch_name != record.spec.name) return PortElsewhere(port->spec, record.spec.name);
   if (!IsMember(port->spec, key.vid)) {
     return ReasonError(absl::StatusCode::kFailedPrecondition,
                        absl::StrCat("port ", Quoted(port_name), " is not a member of VLAN ", key.vid),
@@ -83,16 +79,16 @@ absl::StatusOr<FdbEntryView> SwitchModel::ApplyFdbEntry(const FdbEntryRequest& r
     bool is_static = present.has_value() && present->target.kind == bridge::FdbKind::kStatic;
     if (is_update && !present.has_value()) return EntryNotFound(request, *key);
     if (!is_update && is_static) {
-      return EntryError(absl::StatusCode::kAlreadyExists, "FDB_ENTRY_EXISTS", request, *key,
-                        "a static FDB entry exists");
+      return FdbEntryError(absl::StatusCode::kAlreadyExists, "FDB_ENTRY_EXISTS", request.switch_name, *key,
+                           "a static FDB entry exists");
     }
     bridge::PortIndex index = *(*port)->index;
     view = {request.switch_name, {*key, {index, bridge::FdbKind::kStatic}, 0}, request.port_name};
     if (validate_only) return view;
     bridge::FdbResult result = dataplane_->AddStaticFdbEntry(record->index, *key, index, true);
     if (result != bridge::FdbResult::kOk) {
-      return EntryError(absl::StatusCode::kResourceExhausted, "FDB_FULL", request, *key,
-                        absl::StrCat("the FDB is full: fdb_capacity is ", record->spec.fdb_capacity));
+      return FdbEntryError(absl::StatusCode::kResourceExhausted, "FDB_FULL", request.switch_name, *key,
+                           absl::StrCat("the FDB is full: fdb_capacity is ", record->spec.fdb_capacity));
     }
     record->static_entries[MapKey(*key)] = StaticFdbEntry{*key, request.port_name};
   }
@@ -101,32 +97,35 @@ absl::StatusOr<FdbEntryView> SwitchModel::ApplyFdbEntry(const FdbEntryRequest& r
 }
 
 void SwitchModel::SaveStaticEntries(const std::string& switch_name) {
-  std::vector<StaticFdbEntry> entries;
+  const SwitchRecord* record = nullptr;
   {
     std::lock_guard lock(mutex_);
-    const SwitchRecord* record = FindSwitch(switch_name);
-    if (record == nullptr) return;
-    for (const auto& [key, entry] : record->static_entries) entries.push_back(entry);
+    record = FindSwitch(switch_name);
   }
+  if (record == nullptr) return;
+  std::vector<StaticFdbEntry> entries;
+  entries.reserve(record->static_entries.size());
+  for (const auto& [key, entry] : record->static_entries) entries.push_back(entry);
   store_->SaveFdb(switch_name, entries);
 }
 
 void SwitchModel::RemoveStaticEntries(const std::string& switch_name,
                                       const std::function<bool(const StaticFdbEntry&)>& matches) {
-  bool is_changed = false;
+  SwitchRecord* record = nullptr;
   {
     std::lock_guard lock(mutex_);
-    SwitchRecord* record = FindSwitch(switch_name);
-    if (record == nullptr) return;
-    for (auto it = record->static_entries.begin(); it != record->static_entries.end();) {
-      if (!matches(it->second)) {
-        ++it;
-        continue;
-      }
-      dataplane_->RemoveFdbEntry(record->index, it->second.key);
-      it = record->static_entries.erase(it);
-      is_changed = true;
+    record = FindSwitch(switch_name);
+  }
+  if (record == nullptr) return;
+  bool is_changed = false;
+  for (auto it = record->static_entries.begin(); it != record->static_entries.end();) {
+    if (!matches(it->second)) {
+      ++it;
+      continue;
     }
+    dataplane_->RemoveFdbEntry(record->index, it->second.key);
+    it = record->static_entries.erase(it);
+    is_changed = true;
   }
   if (is_changed) SaveStaticEntries(switch_name);
 }
@@ -149,7 +148,8 @@ absl::StatusOr<bridge::FdbFilter> SwitchModel::FilterOf(const SwitchRecord& reco
   filter.kind = request.kind;
   if (!request.port_name.empty()) {
     const PortRecord* port = FindPort(request.port_name);
-    if (port == nullptr || port->spec.switch_name != record.spec.name) return PortNotFound(request.port_name);
+    if (port == nullptr) return PortNotFound(request.port_name);
+    if (port->spec.switch_name != record.spec.name) return PortElsewhere(port->spec, record.spec.name);
     filter.port = port->index.value_or(bridge::kNoPort);
   }
   if (request.vid.has_value()) {
@@ -167,15 +167,21 @@ absl::StatusOr<FdbPage> SwitchModel::ListFdbEntries(const FdbFilterRequest& requ
                                                     uint32_t rows_max) const {
   FdbPage page;
   std::vector<bridge::FdbRow> rows;
-  std::lock_guard lock(mutex_);
-  const SwitchRecord* record = FindSwitch(request.switch_name);
-  if (record == nullptr) return SwitchNotFound(request.switch_name);
-  absl::StatusOr<bridge::FdbFilter> filter = FilterOf(*record, request);
-  if (!filter.ok()) return filter.status();
-  page.next_cursor = dataplane_->ListFdb(record->index, cursor, *filter, rows_max, &rows);
+  std::vector<std::string> port_names;
+  {
+    std::lock_guard lock(mutex_);
+    const SwitchRecord* record = FindSwitch(request.switch_name);
+    if (record == nullptr) return SwitchNotFound(request.switch_name);
+    absl::StatusOr<bridge::FdbFilter> filter = FilterOf(*record, request);
+    if (!filter.ok()) return filter.status();
+    page.next_cursor = dataplane_->ListFdb(record->index, cursor, *filter, rows_max, &rows);
+    port_names = port_names_;
+  }
+  page.rows.reserve(rows.size());
   for (const bridge::FdbRow& row : rows) {
     // A port that is being removed has no name any more: its entries go with it.
-    if (!port_names_[row.target.port].empty()) page.rows.push_back(ViewOf(*record, row));
+    const std::string& port_name = port_names[row.target.port];
+    if (!port_name.empty()) page.rows.push_back({request.switch_name, row, port_name});
   }
   return page;
 }

@@ -23,11 +23,19 @@ bridge::MacAddress RandomMac() {
 
 // What Links says of a new device, in terms of the request.
 absl::Status DeviceError(const absl::Status& status, const PortSpec& spec, const PortFieldPaths& paths) {
-  if (status.code() == absl::StatusCode::kInvalidArgument)
-    return FieldError(paths.device + "netns", std::string(status.message()));
-  if (status.code() == absl::StatusCode::kAlreadyExists)
-    return WithReason(status, "INTERFACE_EXISTS", "interface", spec.link.ifname);
-  return WithReason(status, "DEVICE_NOT_MADE", "port", spec.name);
+  const bool is_netdev = spec.device.kind == DeviceRef::Kind::kNetdev;
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return FieldError(paths.device + (is_netdev ? "ifname" : "netns"), std::string(status.message()));
+    case absl::StatusCode::kAlreadyExists:
+      return WithReason(status, "INTERFACE_EXISTS", "interface", spec.device.link.ifname);
+    case absl::StatusCode::kNotFound:
+      return WithReason(status, "NETDEV_NOT_FOUND", "interface", spec.device.link.ifname);
+    case absl::StatusCode::kFailedPrecondition:
+      return WithReason(status, "DEVICE_REFUSED", "interface", spec.device.link.ifname);
+    default:
+      return WithReason(status, "DEVICE_NOT_MADE", "port", spec.name);
+  }
 }
 
 PortView ViewOfNew(const PortSpec& spec) {
@@ -56,11 +64,19 @@ PortView SwitchModel::ViewOf(const PortRecord& record) const {
   if (!record.index.has_value()) return view;
   PortStats stats = dataplane_->ReadPort(*record.index);
   view.totals = stats.totals;
+  view.device_lost_frames = stats.device_lost_frames;
   const SwitchRecord* on = FindSwitch(record.spec.switch_name);
   if (on != nullptr) view.fdb_dynamic_count = dataplane_->FdbDynamicCount(on->index, *record.index);
-  if (stats.device_gone && view.state != PortState::kMissing) {
+  if (view.state == PortState::kMissing) return view;
+  if (stats.device_gone) {
     view.state = PortState::kMissing;
-    view.state_detail = kGoneDetail;
+    view.state_detail = GoneDetail(record.spec.device);
+  } else if (!record.spec.attributes.admin_up) {
+    view.state = PortState::kDown;
+    view.state_detail = "admin_up is false: set it to true to let the port forward";
+  } else if (stats.blocked) {
+    view.state = PortState::kBlocked;
+    view.state_detail = BlockedDetail(stats);
   }
   return view;
 }
@@ -68,7 +84,7 @@ PortView SwitchModel::ViewOf(const PortRecord& record) const {
 absl::StatusOr<PortView> SwitchModel::CreatePort(const PortRequest& request, bool validate_only) {
   KeyLocks::Hold hold(&keys_, request.name);
   return MakePort(
-      request.name, request.switch_name, PortFieldPaths{"port.", "port.tap."},
+      request.name, request.switch_name, PortFieldPaths::Of(request.device.kind),
       [&request](const SwitchSpec* on) { return Verification::NewPort(request, on); }, validate_only);
 }
 
@@ -106,12 +122,19 @@ absl::StatusOr<PortView> SwitchModel::MakePort(const std::string& name, const st
     if (!verified.ok()) return verified.status();
     if (on == nullptr) return SwitchNotFound(switch_name);
     if (FindPort(name) != nullptr) return PortExists(name);
+    if (validate_only) {
+      absl::Status claim = CheckClaims(**verified);
+      if (!claim.ok()) return claim;
+    }
     switch_index = on->index;
     if (!validate_only) ++on->port_count;  // from here on the switch stays, and stays as VLAN-aware as it is
   }
   if (validate_only) {
-    absl::Status place = links_->CheckPlace((*verified)->link);
-    if (!place.ok()) return DeviceError(place, **verified, paths);
+    DeviceRef device = (*verified)->device;
+    // Its number comes with the port; none is called 0.
+    if (device.kind == DeviceRef::Kind::kVeth && device.host_ifname.empty()) device.host_ifname = "rsv0";
+    absl::Status status = links_->CheckDevice(device);
+    if (!status.ok()) return DeviceError(status, **verified, paths);
     return ViewOfNew(**verified);
   }
   absl::StatusOr<PortView> view = ApplyPort(*verified, switch_index, paths);
@@ -128,46 +151,79 @@ absl::StatusOr<PortView> SwitchModel::ApplyPort(const Verified<PortSpec>& verifi
   PortRecord record;
   record.spec = *verified;
   PortSpec& spec = record.spec;
-  if (spec.mac.is_zero()) spec.mac = RandomMac();
+  const bool is_netdev = spec.device.kind == DeviceRef::Kind::kNetdev;
+  if (spec.mac.is_zero() && !is_netdev) spec.mac = RandomMac();
   spec.id = TakeId(&StoredIds::next_port_id);
-
-  absl::StatusOr<TapLink> tap = links_->CreateTap(spec.link, spec.mac, spec.mtu);
-  if (!tap.ok()) return DeviceError(tap.status(), spec, paths);
-  record.netns_id = tap->netns_id;
-  absl::Status watch = StartWatch(spec, *tap);
-  if (!watch.ok()) {
-    links_->DeleteTap(std::move(tap->tap));
-    return WithReason(watch, "NAMESPACE_NOT_WATCHED", "port", spec.name);
+  if (spec.device.kind == DeviceRef::Kind::kVeth && spec.device.host_ifname.empty())
+    spec.device.host_ifname = absl::StrCat("rsv", spec.id);
+  {
+    std::lock_guard lock(mutex_);
+    absl::Status status = ClaimDevice(spec);
+    if (!status.ok()) return status;
   }
-  // The dataplane takes the file also where it fails: a second one, so that the device can be deleted then.
-  File spare(fcntl(tap->tap.fd(), F_DUPFD_CLOEXEC, 0));
-  absl::StatusOr<bridge::PortIndex> index =
-      dataplane_->AddPort(ConfigOf(spec, switch_index), std::move(tap->tap));
-  if (!index.ok()) {
-    EndWatch(spec);
-    links_->DeleteTap(std::move(spare));
-    return WithReason(index.status(), "PORT_NOT_ADDED", "port", spec.name);
-  }
-  record.index = *index;
-  store_->SavePort(StoredPort{spec, record.netns_id});
-  // After it is on disk: whatever dies in between, no device is left that no file names.
-  absl::Status kept = links_->KeepTap(spare);
-  if (!kept.ok()) {
-    EndWatch(spec);
-    dataplane_->RemovePort(*index);
-    links_->DeleteTap(std::move(spare));
-    store_->RemovePort(spec.name);
-    return WithReason(kept, "DEVICE_NOT_KEPT", "port", spec.name);
-  }
-  return EnterPort(std::move(record));
+  absl::Status status = BuildPort(&record, switch_index, paths);
+  if (status.ok()) return EnterPort(std::move(record));
+  std::lock_guard lock(mutex_);
+  ReleaseClaims(spec);
+  return status;
 }
 
-absl::Status SwitchModel::StartWatch(const PortSpec& spec, const TapLink& tap) {
+absl::Status SwitchModel::BuildPort(PortRecord* record, bridge::SwitchIndex switch_index,
+                                    const PortFieldPaths& paths) {
+  PortSpec& spec = record->spec;
+  const bool is_tap = spec.device.kind == DeviceRef::Kind::kTap;
+  // A TAP goes with its last file until it is kept. A veth does not: it is on disk before it is made, so that
+  // an agent that dies in between leaves none that no file names.
+  bool is_saved = spec.device.kind == DeviceRef::Kind::kVeth;
+  if (is_saved) {
+    absl::Status device = links_->CheckDevice(spec.device);
+    if (!device.ok()) return DeviceError(device, spec, paths);
+    store_->SavePort(StoredPort{spec, {}, /*is_made=*/false});
+  }
+  absl::StatusOr<PortLink> link = MakeDevice(&spec);
+  if (!link.ok()) {
+    if (is_saved) store_->RemovePort(spec.name);
+    return DeviceError(link.status(), spec, paths);
+  }
+  record->netns_id = link->netns_id;
+  if (!link->is_up) {
+    record->state = PortState::kDown;
+    record->state_detail = DownDetail(spec.device);
+  }
+  // The dataplane takes the file also where it fails: a second one, so that a TAP can be deleted then.
+  File spare(is_tap ? fcntl(link->device.file.fd(), F_DUPFD_CLOEXEC, 0) : -1);
+  absl::Status status = StartWatch(spec, &*link);
+  const bool is_watched = status.ok();
+  const char* reason = "NAMESPACE_NOT_WATCHED";
+  if (status.ok()) {
+    absl::StatusOr<bridge::PortIndex> index =
+        dataplane_->AddPort(ConfigOf(spec, switch_index, link->is_up), std::move(link->device));
+    if (index.ok()) record->index = *index;
+    status = index.status();
+    reason = "PORT_NOT_ADDED";
+  }
+  if (status.ok()) {
+    store_->SavePort(StoredPort{spec, record->netns_id});
+    is_saved = true;
+    // After it is on disk, as said above.
+    if (is_tap) status = links_->KeepTap(spare);
+    reason = "DEVICE_NOT_KEPT";
+  }
+  if (status.ok()) return status;
+  if (is_watched) EndWatch(spec);
+  if (record->index.has_value()) dataplane_->RemovePort(*record->index);
+  link->device.file.Close();
+  DeleteDevice(spec, std::move(spare));
+  if (is_saved) store_->RemovePort(spec.name);
+  return WithReason(status, reason, "port", spec.name);
+}
+
+absl::Status SwitchModel::StartWatch(const PortSpec& spec, const PortLink* link) {
   {
     std::lock_guard lock(mutex_);
     watched_[spec.id] = spec.name;
   }
-  absl::Status status = links_->Watch(spec.id, spec.link, tap);
+  absl::Status status = links_->Watch(spec.id, spec.device, link);
   if (status.ok()) return status;
   std::lock_guard lock(mutex_);
   watched_.erase(spec.id);
@@ -182,8 +238,12 @@ void SwitchModel::EndWatch(const PortSpec& spec) {
 
 PortView SwitchModel::EnterPort(PortRecord record) {
   std::lock_guard lock(mutex_);
-  if (record.index.has_value()) port_names_[*record.index] = record.spec.name;
+  if (record.index.has_value()) {
+    port_names_[*record.index] = record.spec.name;
+    last_port_names_[*record.index] = record.spec.name;
+  }
   std::string name = record.spec.name;
+  Notify(record.spec, false);
   return ViewOf(ports_.insert_or_assign(name, std::move(record)).first->second);
 }
 
@@ -261,14 +321,15 @@ absl::StatusOr<PortView> SwitchModel::ApplyPortChange(const PortRecord& present,
   const PortSpec& spec = *verified;
   // The only step that can fail comes first.
   if (spec.mtu != present.spec.mtu) {
-    absl::Status status = links_->SetMtu(spec.link, spec.mtu);
+    absl::Status status = links_->SetMtu(spec.device, spec.mtu);
     if (status.code() == absl::StatusCode::kNotFound) {
       status = absl::FailedPreconditionError(absl::StrCat("its device is missing: ", status.message()));
     }
     if (!status.ok()) return WithReason(status, "MTU_NOT_SET", "port", spec.name);
   }
   KeyLocks::Hold hold_switch(&keys_, SwitchKey(spec.switch_name));
-  if (present.index.has_value()) dataplane_->UpdatePort(*present.index, ConfigOf(spec, switch_index));
+  if (present.index.has_value())
+    dataplane_->UpdatePort(*present.index, ConfigOf(spec, switch_index, present.state != PortState::kDown));
   RemoveStaticEntries(spec.switch_name, [&](const StaticFdbEntry& entry) {
     return entry.port_name == spec.name && !IsMember(spec, entry.key.vid);
   });
@@ -276,6 +337,7 @@ absl::StatusOr<PortView> SwitchModel::ApplyPortChange(const PortRecord& present,
   std::lock_guard lock(mutex_);
   PortRecord* record = FindPort(spec.name);
   record->spec = spec;
+  Notify(spec, false);
   return ViewOf(*record);
 }
 
@@ -309,15 +371,17 @@ void SwitchModel::RemovePort(const std::string& name) {
       port_names_[*index].clear();
       device = dataplane_->RemovePort(*index);
     }
+    Notify(spec, true);
   }
   {
     KeyLocks::Hold hold_switch(&keys_, SwitchKey(spec.switch_name));
     RemoveStaticEntries(spec.switch_name,
                         [&](const StaticFdbEntry& entry) { return entry.port_name == name; });
   }
-  if (device.is_open()) links_->DeleteTap(std::move(device));
+  DeleteDevice(spec, std::move(device));
   store_->RemovePort(name);
   std::lock_guard lock(mutex_);
+  ReleaseClaims(spec);
   --FindSwitch(spec.switch_name)->port_count;
 }
 
@@ -325,6 +389,7 @@ absl::StatusOr<PortView> SwitchModel::EditAttachment(const std::string& port_nam
                                                      const std::function<absl::Status(PortSpec*)>& edit) {
   KeyLocks::Hold hold(&keys_, port_name);
   PortRecord changed;
+  bridge::SwitchIndex switch_index = 0;
   {
     std::lock_guard lock(mutex_);
     const PortRecord* record = FindPort(port_name);
@@ -333,13 +398,20 @@ absl::StatusOr<PortView> SwitchModel::EditAttachment(const std::string& port_nam
                          {"ATTACHMENT_NOT_FOUND", {{"attachment", port_name}}});
     }
     changed = *record;
+    switch_index = FindSwitch(changed.spec.switch_name)->index;
   }
   absl::Status status = edit(&changed.spec);
   if (!status.ok()) return status;
   store_->SavePort(StoredPort{changed.spec, changed.netns_id});
+  if (changed.index.has_value() && changed.spec.attributes.source_guard.address) {
+    // Its addresses are what it may be.
+    dataplane_->UpdatePort(*changed.index,
+                           ConfigOf(changed.spec, switch_index, changed.state != PortState::kDown));
+  }
   std::lock_guard lock(mutex_);
   PortRecord* record = FindPort(port_name);
   record->spec = std::move(changed.spec);
+  Notify(record->spec, false);
   return ViewOf(*record);
 }
 

@@ -1,11 +1,9 @@
-// What the switch model does of its own accord: it finds again what an earlier agent left, and follows the
-// pods' interfaces.
+// The switch model's start: it finds again what an earlier agent left.
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 
 #include "absl/strings/str_cat.h"
 #include "server/agent/port_config.h"
@@ -16,7 +14,6 @@ namespace ringswitch::agent {
 namespace {
 
 constexpr int kRestoreThreads = 8;  // entering namespaces waits for the kernel, not for a processor
-constexpr std::chrono::seconds kRetryInterval{1};
 
 }  // namespace
 
@@ -52,6 +49,12 @@ void SwitchModel::RestorePorts(const std::vector<StoredPort>& ports) {
   {
     std::lock_guard lock(mutex_);
     for (const StoredPort& port : ports) {
+      if (!port.is_made) {
+        // The agent died while it made the pair, and told nobody of it.
+        links_->DeleteVeth(port.spec.device);
+        store_->RemovePort(port.spec.name);
+        continue;
+      }
       SwitchRecord* on = FindSwitch(port.spec.switch_name);
       if (on == nullptr) {
         // Its file stays: the switch's may have been damaged, and the pod's device is not ours to delete for
@@ -62,7 +65,11 @@ void SwitchModel::RestorePorts(const std::vector<StoredPort>& ports) {
         continue;
       }
       ++on->port_count;
-      ports_[port.spec.name] = PortRecord{port.spec, port.netns_id, std::nullopt, PortState::kMissing, ""};
+      PortRecord& record = ports_[port.spec.name];
+      record.spec = port.spec;
+      record.netns_id = port.netns_id;
+      record.state = PortState::kMissing;
+      (void)ClaimDevice(port.spec);  // it was free when the port was made
       names.push_back(port.spec.name);
     }
   }
@@ -81,164 +88,15 @@ void SwitchModel::RestorePorts(const std::vector<StoredPort>& ports) {
     spdlog::info("{} ports found in the state directory are attached or watched for", names.size());
 }
 
-void SwitchModel::AttachOrRemove(const std::string& name) {
-  PortRecord port;
-  bridge::SwitchIndex switch_index = 0;
-  {
-    std::lock_guard lock(mutex_);
-    const PortRecord* record = FindPort(name);
-    if (record == nullptr || record->index.has_value()) return;
-    port = *record;
-    switch_index = FindSwitch(port.spec.switch_name)->index;
-  }
-  absl::Status status = AttachPort(port, switch_index);
-  if (status.ok()) {
-    if (!port.state_detail.empty()) spdlog::info("port {} is attached again", name);
-    return;
-  }
-  if (status.code() == absl::StatusCode::kNotFound) {
-    spdlog::info("port {} is removed: network namespace {} is gone", name, port.spec.link.netns);
-    RemovePort(name);
-    return;
-  }
-  std::string detail(status.message());
-  if (detail == port.state_detail) return;
-  spdlog::warn("port {} is missing, retrying: {}", name, detail);
-  std::lock_guard lock(mutex_);
-  FindPort(name)->state_detail = detail;
-}
-
-absl::Status SwitchModel::AttachPort(const PortRecord& port, bridge::SwitchIndex switch_index) {
-  const PortSpec& spec = port.spec;
-  absl::StatusOr<TapLink> tap = links_->AttachTap(spec.link, port.netns_id);
-  if (!tap.ok()) return tap.status();
-  absl::Status watch = StartWatch(spec, *tap);
-  if (!watch.ok()) return absl::FailedPreconditionError(watch.message());
-  absl::StatusOr<LinkInfo> info = links_->GetLink(spec.link);
-  // Where it fails the file is closed and the device stays, being persistent.
-  absl::StatusOr<bridge::PortIndex> index =
-      dataplane_->AddPort(ConfigOf(spec, switch_index), std::move(tap->tap));
-  if (!index.ok()) {
-    EndWatch(spec);
-    return absl::FailedPreconditionError(index.status().message());
-  }
-  bool is_down = info.ok() && !info->is_up;
-  EnterPort(PortRecord{spec, port.netns_id, *index, is_down ? PortState::kDown : PortState::kUp,
-                       is_down ? kDownDetail : ""});
-  KeyLocks::Hold hold_switch(&keys_, SwitchKey(spec.switch_name));
-  std::lock_guard lock(mutex_);
-  for (const auto& [key, entry] : FindSwitch(spec.switch_name)->static_entries) {
-    if (entry.port_name != spec.name) continue;
-    if (dataplane_->AddStaticFdbEntry(switch_index, entry.key, *index, true) != bridge::FdbResult::kOk) {
-      spdlog::error("static FDB entry {} of port {} is not restored: the FDB is full",
-                    entry.key.mac.ToString(), spec.name);
-    }
-  }
-  return absl::OkStatus();
-}
-
 std::vector<std::string> SwitchModel::Problems() const {
   std::vector<std::string> problems = store_->Problems();
   std::lock_guard lock(mutex_);
   problems.insert(problems.end(), restore_problems_.begin(), restore_problems_.end());
   for (const auto& [name, port] : ports_) {
-    if (!port.index.has_value())
+    if (port.state == PortState::kMissing)
       problems.push_back(absl::StrCat("port ", name, " is missing: ", port.state_detail));
   }
   return problems;
-}
-
-void SwitchModel::OnLinkEvent(const LinkEvent& event) {
-  {
-    std::lock_guard lock(events_mutex_);
-    events_.push_back(event);
-  }
-  events_changed_.notify_one();
-}
-
-void SwitchModel::Run() {
-  auto next_retry = std::chrono::steady_clock::now() + kRetryInterval;
-  std::unique_lock lock(events_mutex_);
-  while (!is_ending_) {
-    events_changed_.wait_until(lock, next_retry, [this] { return is_ending_ || !events_.empty(); });
-    std::deque<LinkEvent> events;
-    events.swap(events_);
-    lock.unlock();
-    for (const LinkEvent& event : events) Handle(event);
-    if (std::chrono::steady_clock::now() >= next_retry) {
-      RetryMissing();
-      store_->RetryPending();
-      next_retry = std::chrono::steady_clock::now() + kRetryInterval;
-    }
-    lock.lock();
-  }
-}
-
-void SwitchModel::RetryMissing() {
-  std::vector<std::string> names;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [name, port] : ports_) {
-      if (!port.index.has_value()) names.push_back(name);
-    }
-  }
-  for (const std::string& name : names) {
-    KeyLocks::Hold hold(&keys_, name);
-    AttachOrRemove(name);
-  }
-}
-
-void SwitchModel::Handle(const LinkEvent& event) {
-  std::string name;
-  {
-    std::lock_guard lock(mutex_);
-    auto it = watched_.find(event.watch_id);
-    if (it == watched_.end()) return;
-    name = it->second;
-  }
-  KeyLocks::Hold hold(&keys_, name);
-  PortRecord port;
-  {
-    // Meanwhile its creation may have failed, or it may have gone and another one may have its name.
-    std::lock_guard lock(mutex_);
-    const PortRecord* record = FindPort(name);
-    if (record == nullptr || record->spec.id != event.watch_id || !record->index.has_value()) return;
-    port = *record;
-  }
-  if (event.kind == LinkEventKind::kNamespaceGone) {
-    spdlog::info("port {} is removed: network namespace {} is gone", name, port.spec.link.netns);
-    RemovePort(name);
-  } else {
-    HandleLink(port, event.kind);
-  }
-}
-
-void SwitchModel::HandleLink(const PortRecord& port, LinkEventKind kind) {
-  const std::string& name = port.spec.name;
-  PortState state = PortState::kUp;
-  std::string detail;
-  if (kind == LinkEventKind::kLinkDown) {
-    state = PortState::kDown;
-    detail = kDownDetail;
-  } else if (kind == LinkEventKind::kLinkGone) {
-    state = PortState::kMissing;
-    detail = kGoneDetail;
-  }
-  bridge::SwitchIndex switch_index = 0;
-  {
-    std::lock_guard lock(mutex_);
-    PortRecord* record = FindPort(name);
-    if (record->state == state || record->state == PortState::kMissing) return;
-    record->state = state;
-    record->state_detail = detail;
-    switch_index = FindSwitch(port.spec.switch_name)->index;
-  }
-  if (state == PortState::kMissing) spdlog::warn("port {}: {}", name, detail);
-  if (state == PortState::kUp) return;
-  bridge::FdbFilter filter;
-  filter.port = port.index;
-  filter.kind = bridge::FdbKind::kDynamic;
-  dataplane_->FlushFdb(switch_index, filter);
 }
 
 }  // namespace ringswitch::agent

@@ -1,115 +1,47 @@
 #include "server/agent/verification.h"
 
-#include <algorithm>
 #include <optional>
-#include <set>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "server/agent/field_checks.h"
 #include "server/agent/ip_address.h"
 
 namespace ringswitch::agent {
 namespace {
 
 using bridge::VlanId;
-using Violations = std::vector<FieldViolation>;
 
 constexpr int kModeBridge = 1;  // ringswitch.v1.SwitchMode
 constexpr int kModeMacvlan = 2;
+constexpr int kHostStackUnset = 0;  // ringswitch.v1.HostStack
+constexpr int kHostStackKeep = 2;
 constexpr uint32_t kPauseBit = 1u << 1;
 
-bool IsName(const std::string& text, const char* punctuation) {
-  if (text.empty() || !absl::ascii_isalnum(static_cast<unsigned char>(text[0]))) return false;
-  return std::all_of(text.begin(), text.end(), [punctuation](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
-           std::string_view(punctuation).find(c) != std::string_view::npos;
-  });
-}
-
-void CheckName(const std::string& field, const std::string& name, size_t length_max, const char* punctuation,
-               Violations* violations) {
-  if (name.size() <= length_max && IsName(name, punctuation)) return;
-  violations->push_back(
-      {field, absl::StrCat(Quoted(name), " is not a name: 1 to ", length_max, " characters of [A-Za-z0-9",
-                           punctuation, "], the first one a letter or digit")});
-}
-
-// The kernel's rule (dev_valid_name, where 0xa0 is white space) without two kinds of names: those with '%',
-// which it would replace by a number, and those of /proc/sys/net/ipv4/conf that stand for all interfaces.
-bool IsIfname(const std::string& name) {
-  static const std::set<std::string> kReserved = {"", ".", "..", "all", "default"};
-  return name.size() <= kIfnameMax && kReserved.count(name) == 0 &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return c > ' ' && c != 0x7f && c != '/' && c != ':' && c != '%' && c != 0xa0;
-         });
-}
-
-void CheckIfname(const std::string& field, const std::string& name, Violations* violations) {
-  if (IsIfname(name)) return;
-  violations->push_back(
-      {field, absl::StrCat(Quoted(name), " is not an interface name: 1 to ", kIfnameMax,
-                           " bytes without '/', ':', '%', white space and byte 0xa0, not "
-                           "\".\", \"..\", \"all\" or \"default\"; take one such as eth0")});
-}
-
-void CheckNetns(const std::string& field, const std::string& path, Violations* violations) {
-  if (path.empty()) return;
-  if (path[0] == '/' && path.size() <= kNetnsPathMax && path.find('\0') == std::string::npos) return;
-  violations->push_back(
-      {field, absl::StrCat(Quoted(path), " is not the absolute path of a network namespace, such as ",
-                           "/run/netns/NAME or /proc/PID/ns/net")});
-}
-
-// 0 is taken as `fallback`.
-uint32_t CheckRange(const std::string& field, uint32_t value, uint32_t first, uint32_t last,
-                    uint32_t fallback, Violations* violations) {
-  if (value == 0) return fallback;
-  if (value < first || value > last) {
-    violations->push_back({field, absl::StrCat(value, " is out of range: ", first, " to ", last)});
-  }
-  return value;
-}
-
-bool CheckVid(const std::string& field, uint32_t vid, Violations* violations) {
-  if (bridge::IsVlan(vid)) return true;
-  violations->push_back({field, absl::StrCat(vid, " is not a VID: 1 to ", bridge::kVlanIdMax)});
-  return false;
-}
-
-bridge::MacAddress CheckMac(const std::string& field, const std::string& text, Violations* violations) {
-  std::optional<bridge::MacAddress> mac = bridge::MacAddress::Parse(text);
-  if (!mac.has_value()) {
-    violations->push_back(
-        {field, absl::StrCat(Quoted(text),
-                             " is not a MAC address: six bytes in hexadecimal, such as 02:00:00:00:0a:01")});
-    return {};
-  }
-  if (!mac->is_station()) {
-    violations->push_back({field, absl::StrCat(text, mac->is_zero() ? " is zero" : " is a group address",
-                                               ": the address of a single station is wanted")});
-  }
-  return *mac;
-}
-
-void CheckAgeing(const std::string& field, const std::optional<AgeingTime>& time, SwitchSpec* spec,
+void CheckAgeing(const std::string& field, const std::optional<DurationRequest>& time, SwitchSpec* spec,
                  Violations* violations) {
-  if (!time.has_value()) {
-    spec->ageing_time_s = kAgeingTimeDefaultS;
-    return;
-  }
-  if (time->seconds == 0 && time->nanos == 0) {
+  spec->ageing_time_s = kAgeingTimeDefaultS;
+  if (!time.has_value()) return;
+  spec->ageing_time_s =
+      CheckSeconds(field, *time, kAgeingTimeMaxS,
+                   "0 s would forget addresses at once: set ageing_disabled to keep them, or learning=false "
+                   "on a port to learn none",
+                   violations);
+}
+
+void CheckFlapGuard(const std::string& field, const std::optional<FlapGuardRequest>& guard, SwitchSpec* spec,
+                    Violations* violations) {
+  spec->flap_moves = 0;
+  spec->flap_hold_s = kFlapHoldDefaultS;
+  if (!guard.has_value()) return;
+  spec->flap_moves = guard->moves;
+  if (guard->moves < 1 || guard->moves > kFlapMovesMax) {
     violations->push_back(
-        {field,
-         "0 s would forget addresses at once: set ageing_disabled to keep them, or learning=false "
-         "on a port to learn none"});
-  } else if (time->nanos != 0) {
-    violations->push_back({field, "whole seconds are wanted"});
-  } else if (time->seconds < 1 || time->seconds > kAgeingTimeMaxS) {
-    violations->push_back(
-        {field, absl::StrCat(time->seconds, " s is out of range: 1 s to ", kAgeingTimeMaxS, " s")});
-  } else {
-    spec->ageing_time_s = static_cast<uint32_t>(time->seconds);
+        {field + ".moves", absl::StrCat(guard->moves, " is out of range: 1 to ", kFlapMovesMax,
+                                        "; for no guard leave flap_guard out")});
   }
+  if (!guard->hold_time.has_value()) return;
+  spec->flap_hold_s = CheckSeconds(field + ".hold_time", *guard->hold_time, kFlapHoldMaxS,
+                                   "0 s would hold nothing: leave flap_guard out for no guard", violations);
 }
 
 void CheckGroupForwardMask(const std::string& field, uint32_t mask, SwitchSpec* spec,
@@ -121,27 +53,6 @@ void CheckGroupForwardMask(const std::string& field, uint32_t mask, SwitchSpec* 
         {field, "bit 1 is refused: pause frames (IEEE 802.3 annex 31B) are never forwarded"});
   }
   spec->group_forward_mask = static_cast<uint16_t>(mask);
-}
-
-void CheckRanges(const std::string& field, const std::vector<VlanRange>& ranges, bridge::VlanSet* vids,
-                 Violations* violations) {
-  if (ranges.size() > kVlanRangesMax) {
-    violations->push_back(
-        {field, absl::StrCat(ranges.size(), " ranges are too many: at most ", kVlanRangesMax)});
-    return;
-  }
-  for (size_t i = 0; i < ranges.size(); ++i) {
-    std::string path = absl::StrCat(field, "[", i, "]");
-    uint32_t last = ranges[i].last == 0 ? ranges[i].first : ranges[i].last;
-    bool is_valid = CheckVid(path + ".first", ranges[i].first, violations);
-    is_valid &= last == ranges[i].first || CheckVid(path + ".last", last, violations);
-    if (is_valid && last < ranges[i].first) {
-      violations->push_back(
-          {path + ".last", absl::StrCat(last, " is less than first, which is ", ranges[i].first)});
-      is_valid = false;
-    }
-    if (is_valid) vids->AddRange(static_cast<VlanId>(ranges[i].first), static_cast<VlanId>(last));
-  }
 }
 
 // VLANs of a port on a switch; `on` null: only what can be said without one.
@@ -190,22 +101,73 @@ void CheckPod(const std::string& field, const PodReference& pod, Violations* vio
   check("container_id", pod.container_id);
 }
 
-// What ports and attachments have in common.
+// `prefix`: where the request names the device.
+DeviceRef CheckDevice(const std::string& prefix, const DeviceRequest& request, Violations* violations) {
+  DeviceRef device;
+  device.link = LinkRef{request.netns, request.ifname};
+  CheckIfname(prefix + "ifname", request.ifname, violations);
+  switch (request.kind) {
+    case DeviceRequest::Kind::kNetdev:
+      device.kind = DeviceRef::Kind::kNetdev;
+      if (request.host_stack < kHostStackUnset || request.host_stack > kHostStackKeep) {
+        violations->push_back({prefix + "host_stack", absl::StrCat(request.host_stack, " is none: use ",
+                                                                   "HOST_STACK_DROP or HOST_STACK_KEEP")});
+      }
+      device.host_stack = request.host_stack == kHostStackKeep ? HostStack::kKeep : HostStack::kDrop;
+      device.software_offload = request.software_offload;
+      break;
+    case DeviceRequest::Kind::kVeth:
+      device.kind = DeviceRef::Kind::kVeth;
+      CheckNetns(prefix + "netns", request.netns, violations);
+      device.host_ifname = request.host_ifname;
+      if (!request.host_ifname.empty()) CheckIfname(prefix + "host_ifname", request.host_ifname, violations);
+      if (request.netns.empty() && request.ifname == request.host_ifname) {
+        violations->push_back(
+            {prefix + "host_ifname", "is the name of the other end in the same namespace: take another one"});
+      }
+      break;
+    case DeviceRequest::Kind::kTap:
+    case DeviceRequest::Kind::kUnset:  // told by the caller
+      CheckNetns(prefix + "netns", request.netns, violations);
+      break;
+  }
+  return device;
+}
+
+// What ports and attachments have in common, the device aside.
 void CheckPort(const PortRequest& request, const PortFieldPaths& paths, const SwitchSpec* on, PortSpec* spec,
                Violations* violations) {
   CheckName(paths.fields + "switch_name", request.switch_name, kSwitchNameMax, "._-", violations);
   spec->switch_name = request.switch_name;
-  CheckNetns(paths.device + "netns", request.netns, violations);
-  CheckIfname(paths.device + "ifname", request.ifname, violations);
-  spec->link = LinkRef{request.netns, request.ifname};
-  if (!request.mac_address.empty())
+  const bool is_netdev = request.device.kind == DeviceRequest::Kind::kNetdev;
+  if (is_netdev && !request.mac_address.empty()) {
+    violations->push_back(
+        {paths.fields + "mac_address", "must be empty: a netdev has an address of its own"});
+  } else if (!request.mac_address.empty()) {
     spec->mac = CheckMac(paths.fields + "mac_address", request.mac_address, violations);
+  }
+  if (is_netdev && request.mtu != 0) {
+    violations->push_back({paths.fields + "mtu", "must be 0: a netdev has an MTU of its own; set it there"});
+  }
   spec->mtu = CheckRange(paths.fields + "mtu", request.mtu, bridge::kMtuMin, bridge::kMtuMax, kMtuDefault,
                          violations);
   spec->vlans = CheckMembership(paths.fields + "vlans", request.vlans, on, violations);
   spec->mac_limit = CheckRange(paths.fields + "mac_limit", request.mac_limit, 1, kMacLimitMax, 0, violations);
   CheckPod(paths.fields + "pod", request.pod, violations);
   spec->pod = request.pod;
+  CheckAttributes(paths.fields, request.attributes, is_netdev, &spec->attributes, violations);
+}
+
+// Whether the request names another device than the present one; what it leaves out is not looked at.
+bool IsOtherDevice(const DeviceRequest& request, const DeviceRef& present) {
+  if (PortFieldPaths::Of(request.kind).device != PortFieldPaths::Of(present.kind).device) return true;
+  if (request.netns != present.link.netns || request.ifname != present.link.ifname) return true;
+  if (present.kind == DeviceRef::Kind::kVeth)
+    return !request.host_ifname.empty() && request.host_ifname != present.host_ifname;
+  if (present.kind != DeviceRef::Kind::kNetdev) return false;
+  const HostStack wanted = request.host_stack == kHostStackKeep ? HostStack::kKeep : HostStack::kDrop;
+  return request.software_offload != present.software_offload ||
+         (request.host_stack != kHostStackUnset && wanted != present.host_stack);
 }
 
 void CheckContainer(const std::string& prefix, const std::string& container_id, const std::string& ifname,
@@ -220,6 +182,31 @@ void CheckImmutable(const std::string& field, bool is_changed, Violations* viola
 }
 
 }  // namespace
+
+PortFieldPaths PortFieldPaths::Of(DeviceRequest::Kind kind) {
+  switch (kind) {
+    case DeviceRequest::Kind::kNetdev:
+      return {"port.", "port.netdev."};
+    case DeviceRequest::Kind::kVeth:
+      return {"port.", "port.veth."};
+    case DeviceRequest::Kind::kTap:
+    case DeviceRequest::Kind::kUnset:
+      break;
+  }
+  return {"port.", "port.tap."};
+}
+
+PortFieldPaths PortFieldPaths::Of(DeviceRef::Kind kind) {
+  switch (kind) {
+    case DeviceRef::Kind::kNetdev:
+      return Of(DeviceRequest::Kind::kNetdev);
+    case DeviceRef::Kind::kVeth:
+      return Of(DeviceRequest::Kind::kVeth);
+    case DeviceRef::Kind::kTap:
+      break;
+  }
+  return Of(DeviceRequest::Kind::kTap);
+}
 
 absl::StatusOr<Verified<SwitchSpec>> Verification::NewSwitch(const SwitchRequest& request) {
   Violations violations;
@@ -237,6 +224,8 @@ absl::StatusOr<Verified<SwitchSpec>> Verification::NewSwitch(const SwitchRequest
   spec.fdb_capacity = CheckRange("switch.fdb_capacity", request.fdb_capacity, bridge::kFdbCapacityMin,
                                  bridge::kFdbCapacityMax, bridge::kFdbCapacityDefault, &violations);
   CheckGroupForwardMask("switch.group_forward_mask", request.group_forward_mask, &spec, &violations);
+  spec.vlan_counters = request.vlan_counters;
+  CheckFlapGuard("switch.flap_guard", request.flap_guard, &spec, &violations);
   if (!violations.empty()) return FieldError(violations);
   if (request.mode == kModeMacvlan) {
     return ReasonError(absl::StatusCode::kUnimplemented, "switch.mode: this agent has bridge mode only",
@@ -260,6 +249,9 @@ absl::StatusOr<Verified<SwitchSpec>> Verification::ChangedSwitch(const SwitchSpe
   if (update.group_forward_mask.has_value()) {
     CheckGroupForwardMask("switch.group_forward_mask", *update.group_forward_mask, &spec, &violations);
   }
+  if (update.vlan_counters.has_value()) spec.vlan_counters = *update.vlan_counters;
+  if (update.flap_guard.has_value())
+    CheckFlapGuard("switch.flap_guard", *update.flap_guard, &spec, &violations);
   int present_mode = present.mode == SwitchMode::kBridge ? kModeBridge : kModeMacvlan;
   CheckImmutable("switch.mode", update.mode.has_value() && *update.mode != present_mode, &violations);
   CheckImmutable("switch.fdb_capacity",
@@ -274,11 +266,13 @@ absl::StatusOr<Verified<PortSpec>> Verification::NewPort(const PortRequest& requ
   PortSpec spec;
   CheckName("port.name", request.name, kPortNameMax, "._:-", &violations);
   spec.name = request.name;
-  if (request.has_device) {
-    CheckPort(request, PortFieldPaths{"port.", "port.tap."}, on, &spec, &violations);
+  const PortFieldPaths paths = PortFieldPaths::Of(request.device.kind);
+  if (request.device.kind == DeviceRequest::Kind::kUnset) {
+    violations.push_back({"port.tap", "one of tap, netdev and veth must be set: the device behind the port"});
   } else {
-    violations.push_back({"port.tap", "must be set: it says which device is behind the port"});
+    spec.device = CheckDevice(paths.device, request.device, &violations);
   }
+  CheckPort(request, paths, on, &spec, &violations);
   if (!violations.empty()) return FieldError(violations);
   return Verified<PortSpec>(spec);
 }
@@ -288,21 +282,17 @@ absl::StatusOr<Verified<PortSpec>> Verification::NewAttachment(const AttachmentR
   Violations violations;
   PortSpec spec;
   CheckContainer("attachment.", request.container_id, request.ifname, &violations);
+  // Its interface name was looked at just now.
+  spec.device.link = LinkRef{request.netns, request.ifname};
+  CheckNetns("attachment.netns", request.netns, &violations);
   PortRequest port;
   port.switch_name = request.switch_name;
-  port.netns = request.netns;
-  port.ifname = request.ifname;
   port.mac_address = request.mac_address;
   port.mtu = request.mtu;
   port.vlans = request.vlans;
   port.mac_limit = request.mac_limit.value_or(kAttachmentMacLimit);
   port.pod = request.pod;
-  // Its interface name was looked at already; the same finding twice would be no help.
-  Violations port_violations;
-  CheckPort(port, PortFieldPaths{"attachment.", "attachment."}, on, &spec, &port_violations);
-  for (FieldViolation& violation : port_violations) {
-    if (violation.field != "attachment.ifname") violations.push_back(std::move(violation));
-  }
+  CheckPort(port, PortFieldPaths{"attachment.", "attachment."}, on, &spec, &violations);
   if (request.netns.empty())
     violations.push_back({"attachment.netns", "must be set: the path of the container's namespace"});
   if (request.network.size() > kPodFieldMax) {
@@ -319,7 +309,10 @@ absl::StatusOr<Verified<PortSpec>> Verification::ChangedPort(const PortSpec& pre
                                                              const PortUpdate& update, const SwitchSpec& on) {
   Violations violations;
   PortSpec spec = present;
-  if (update.mtu.has_value()) {
+  const bool is_netdev = present.device.kind == DeviceRef::Kind::kNetdev;
+  if (is_netdev && update.mtu.value_or(0) != 0 && *update.mtu != present.mtu) {
+    violations.push_back({"port.mtu", "cannot be changed: a netdev has an MTU of its own; set it there"});
+  } else if (!is_netdev && update.mtu.has_value()) {
     spec.mtu =
         CheckRange("port.mtu", *update.mtu, bridge::kMtuMin, bridge::kMtuMax, kMtuDefault, &violations);
   }
@@ -331,12 +324,13 @@ absl::StatusOr<Verified<PortSpec>> Verification::ChangedPort(const PortSpec& pre
     CheckPod("port.pod", *update.pod, &violations);
     spec.pod = *update.pod;
   }
+  CheckAttributes("port.", update.attributes, is_netdev, &spec.attributes, &violations);
   CheckImmutable("port.switch_name",
                  update.switch_name.has_value() && *update.switch_name != present.switch_name, &violations);
-  CheckImmutable("port.tap",
-                 update.link.has_value() &&
-                     (update.link->netns != present.link.netns || update.link->ifname != present.link.ifname),
-                 &violations);
+  if (update.device.has_value() && IsOtherDevice(*update.device, present.device)) {
+    std::string field = PortFieldPaths::Of(update.device->kind).device;
+    CheckImmutable(field.substr(0, field.size() - 1), true, &violations);
+  }
   if (update.mac_address.has_value()) {
     CheckImmutable("port.mac_address", bridge::MacAddress::Parse(*update.mac_address) != present.mac,
                    &violations);

@@ -31,6 +31,8 @@ class Verified {
 struct PortFieldPaths {
   std::string fields;  // "port."
   std::string device;  // "port.tap."
+  static PortFieldPaths Of(DeviceRequest::Kind kind);
+  static PortFieldPaths Of(DeviceRef::Kind kind);
 };
 
 class Verification {

@@ -36,11 +36,11 @@ std::string DescribeAgent(const v1::AgentInfo& info) {
   std::string text = absl::StrCat(agent.ToString(), "\n", workers.ToString(), "\n");
   absl::StrAppend(&text, info.problems().empty() ? "problems: none\n" : "problems:\n");
   for (const std::string& problem : info.problems()) {
-    absl::StrAppend(&text, "  ", problem, "\n");
+    absl::StrAppend(&text, "  ", EscapeControls(problem), "\n");
   }
   absl::StrAppend(&text, info.not_enforced().empty() ? "" : "not enforced:\n");
   for (const std::string& rule : info.not_enforced()) {
-    absl::StrAppend(&text, "  ", rule, "\n");
+    absl::StrAppend(&text, "  ", EscapeControls(rule), "\n");
   }
   return text;
 }

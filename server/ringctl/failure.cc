@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -13,7 +12,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -21,8 +19,39 @@
 namespace ringswitch::ringctl {
 namespace {
 
-// Last parts of field paths and the arguments that set them; the first that fits is taken.
-constexpr std::array<std::pair<absl::string_view, absl::string_view>, 22> kFlags = {{
+// Parts of field paths and the arguments that set them; the first that fits is taken.
+constexpr std::pair<absl::string_view, absl::string_view> kFlags[] = {
+    {"netdev.ifname", "--netdev"},
+    {"host_ifname", "--host-ifname"},
+    {"host_stack", "--host-stack"},
+    {"software_offload", "--software-offload"},
+    {"ifname", "--ifname"},
+    {"netns", "--netns"},
+    {"device", "--tap, --netdev or --veth"},
+    {"tap", "--tap, --netdev or --veth"},
+    {"netdev", "--netdev"},
+    {"veth", "--veth"},
+    {"source_guard.mac_addresses", "--allow-mac"},
+    {"source_guard.ip_addresses", "--allow-ip"},
+    {"source_guard", "--source-guard"},
+    {"storm_control.broadcast", "--storm-broadcast"},
+    {"storm_control.multicast", "--storm-multicast"},
+    {"storm_control.unknown_unicast", "--storm-unknown-unicast"},
+    {"receive_rate", "--receive-rate"},
+    {"transmit_rate", "--transmit-rate"},
+    {"bpdu_guard", "--bpdu-guard"},
+    {"router_advertisement_guard", "--ra-guard"},
+    {"dhcp_server_guard", "--dhcp-guard"},
+    {"admin_up", "--up or --down"},
+    {"learning", "--learning"},
+    {"flood_unknown_unicast", "--flood-unknown-unicast"},
+    {"flood_multicast", "--flood-multicast"},
+    {"flood_broadcast", "--flood-broadcast"},
+    {"isolated", "--isolated"},
+    {"hairpin", "--hairpin"},
+    {"locked", "--locked"},
+    {"flap_guard", "--flap-guard"},
+    {"vlan_counters", "--vlan-counters"},
     {"access_vid", "--access"},
     {"native_vid", "--native"},
     {"default_vid", "--default-vid"},
@@ -31,9 +60,6 @@ constexpr std::array<std::pair<absl::string_view, absl::string_view>, 22> kFlags
     {"vlans", "--access or --trunk"},
     {"ranges", "RANGES"},
     {"vid", "--vlan"},
-    {"netns", "--netns"},
-    {"ifname", "--ifname"},
-    {"tap", "--tap"},
     {"mac_address", "--mac"},
     {"mac_limit", "--mac-limit"},
     {"mtu", "--mtu"},
@@ -44,32 +70,61 @@ constexpr std::array<std::pair<absl::string_view, absl::string_view>, 22> kFlags
     {"mode", "--mode"},
     {"switch_name", "--switch"},
     {"port_name", "--port"},
+    {"port_names", "--port"},
     {"pod", "--pod"},
-}};
+    {"name", "NAME"},
+};
 
 // What to do about an ErrorInfo.reason, in terms of ringctl; {key} stands for a value of ErrorInfo.metadata.
-constexpr std::array<std::pair<absl::string_view, absl::string_view>, 8> kRemedies = {{
-    {"SWITCH_NOT_FOUND", "see: ringctl switch list"},
-    {"SWITCH_HAS_PORTS", "see: ringctl port list --switch {switch}"},
-    {"PORT_NOT_FOUND", "see: ringctl port list"},
-    {"PORT_NOT_TRUNK", "as in: ringctl port update {port} --trunk RANGES"},
-    {"PORT_NOT_VLAN_MEMBER", "see: ringctl port show {port}"},
-    {"FDB_ENTRY_NOT_FOUND", "see: ringctl fdb list"},
-    {"FDB_ENTRY_EXISTS", "to change it: ringctl fdb update"},
-    {"FDB_FULL", "delete entries, or make a switch with a larger --fdb-capacity"},
-}};
+// `argument` is the one to blame, or empty.
+struct Remedy {
+  absl::string_view reason;
+  absl::string_view argument;
+  absl::string_view text;
+};
+constexpr Remedy kRemedies[] = {
+    {"SWITCH_NOT_FOUND", "", "see: ringctl switch list"},
+    {"SWITCH_EXISTS", "NAME", "take another, or change it: ringctl switch update {switch}"},
+    {"SWITCH_HAS_PORTS", "", "see: ringctl port list --switch {switch}"},
+    {"SWITCH_NOT_VLAN_AWARE", "", "see: ringctl switch show {switch}"},
+    {"PORT_NOT_FOUND", "", "see: ringctl port list"},
+    {"PORT_EXISTS", "NAME", "take another, or change it: ringctl port update {port}"},
+    {"PORT_MISSING", "", "see: ringctl port show {port}"},
+    {"PORT_NOT_TRUNK", "", "as in: ringctl port update {port} --trunk RANGES"},
+    {"PORT_NOT_VLAN_MEMBER", "", "see: ringctl port show {port}"},
+    {"INTERFACE_EXISTS", "--ifname", "take another, or delete that device first"},
+    {"NETDEV_NOT_FOUND", "--netdev", "see: ip link"},
+    {"DEVICE_REFUSED", "--netdev", ""},
+    {"DEVICE_IN_USE", "--netdev or --host-ifname", ""},
+    {"FDB_ENTRY_NOT_FOUND", "", "see: ringctl fdb list"},
+    {"FDB_ENTRY_EXISTS", "", "to change it: ringctl fdb update, or fdb add with --replace"},
+    {"FDB_FULL", "", "delete entries, or make a switch with a larger --fdb-capacity"},
+    {"FDB_BULK_TOO_LARGE", "", "add them in several calls"},
+    {"TOO_MANY_STREAMS", "", "try again when they have ended"},
+};
 
-std::string RemedyOf(const google::rpc::ErrorInfo& info) {
-  std::string text;
-  for (const auto& [reason, remedy] : kRemedies) {
-    if (reason == info.reason()) {
-      text = std::string(remedy);
+// What ErrorInfo adds to the message: who is to blame before it, what to do behind it.
+struct Advice {
+  std::string argument;
+  std::string field;  // That the message begins with; empty: none.
+  std::string remedy;
+};
+
+Advice AdviceOf(const google::rpc::ErrorInfo& info) {
+  Advice advice;
+  for (const Remedy& one : kRemedies) {
+    if (one.reason == info.reason()) {
+      advice.argument = std::string(one.argument);
+      advice.remedy = std::string(one.text);
     }
   }
   for (const auto& [key, value] : info.metadata()) {
-    absl::StrReplaceAll({{absl::StrCat("{", key, "}"), value}}, &text);
+    absl::StrReplaceAll({{absl::StrCat("{", key, "}"), value}}, &advice.remedy);
+    if (key == "field") {
+      advice.field = value;
+    }
   }
-  return text;
+  return advice;
 }
 
 // Why a Unix socket does not take a connection, which gRPC tells only in passing; empty where it does.
@@ -108,9 +163,22 @@ std::string UnreachableLine(const grpc::Status& status, const std::string& addre
                       "; is ringswitchd running?");
 }
 
-std::vector<std::string> RefusalLines(const grpc::Status& status) {
+// The agent's message, with the field that it begins with, or that its reason blames, in people's words.
+std::string MessageLine(const grpc::Status& status, const Advice& advice, const FieldNames& names) {
+  const std::string text = status.error_message();
+  absl::string_view message = text;
+  if (message.empty()) {
+    return absl::StrCat("refused by the agent with code ", status.error_code());
+  }
+  if (!advice.field.empty() && absl::ConsumePrefix(&message, absl::StrCat(advice.field, ": "))) {
+    return absl::StrCat(names(advice.field), ": ", message);
+  }
+  return absl::StrCat(advice.argument, advice.argument.empty() ? "" : ": ", message);
+}
+
+std::vector<std::string> RefusalLines(const grpc::Status& status, const FieldNames& names) {
   std::vector<std::string> lines;
-  std::string remedy;
+  Advice advice;
   google::rpc::Status details;
   if (details.ParseFromString(status.error_details())) {
     for (const google::protobuf::Any& detail : details.details()) {
@@ -118,27 +186,26 @@ std::vector<std::string> RefusalLines(const grpc::Status& status) {
       google::rpc::ErrorInfo info;
       if (detail.UnpackTo(&bad_request)) {
         for (const auto& violation : bad_request.field_violations()) {
-          lines.push_back(absl::StrCat(FlagOfField(violation.field()), ": ", violation.description()));
+          lines.push_back(absl::StrCat(names(violation.field()), ": ", violation.description()));
         }
       } else if (detail.UnpackTo(&info)) {
-        remedy = RemedyOf(info);
+        advice = AdviceOf(info);
       }
     }
   }
   if (lines.empty()) {
-    lines.push_back(status.error_message().empty()
-                        ? absl::StrCat("refused by the agent with code ", status.error_code())
-                        : status.error_message());
+    lines.push_back(MessageLine(status, advice, names));
   }
-  if (!remedy.empty()) {
-    absl::StrAppend(&lines.back(), "; ", remedy);
+  if (!advice.remedy.empty()) {
+    absl::StrAppend(&lines.back(), "; ", advice.remedy);
   }
   return lines;
 }
 
 }  // namespace
 
-Failure DescribeFailure(const grpc::Status& status, const std::string& address, int timeout_s) {
+Failure DescribeFailure(const grpc::Status& status, const std::string& address, int timeout_s,
+                        const FieldNames& names) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
       return {kExitUnreachable, {UnreachableLine(status, address)}};
@@ -151,27 +218,27 @@ Failure DescribeFailure(const grpc::Status& status, const std::string& address, 
       if (status.error_details().empty() && status.error_message().empty()) {
         return {kExitRefused, {"this agent does not know the call; is it older than ringctl?"}};
       }
-      return {kExitRefused, RefusalLines(status)};
+      return {kExitRefused, RefusalLines(status, names)};
     default:
-      return {kExitRefused, RefusalLines(status)};
+      return {kExitRefused, RefusalLines(status, names)};
   }
 }
 
 std::string FlagOfField(absl::string_view field) {
-  std::vector<absl::string_view> parts = absl::StrSplit(field, '.');
-  // "tagged[0].first": what people wrote is the list.
-  if (parts.size() > 1 && (parts.back() == "first" || parts.back() == "last")) {
-    parts.pop_back();
-  }
-  absl::string_view last = parts.back();
-  last = last.substr(0, last.find('['));
-  for (const auto& [name, flag] : kFlags) {
-    if (name == last) {
-      return std::string(flag);
+  // "port.vlans.trunk.tagged[0].first" without the numbers, which people did not write.
+  std::string path = ".";
+  bool in_brackets = false;
+  for (const char c : field) {
+    in_brackets = (in_brackets || c == '[') && c != ']';
+    if (!in_brackets && c != ']') {
+      path.push_back(c);
     }
   }
-  if (last == "name") {
-    return absl::StrContains(field, "pod.") ? "--pod" : "NAME";
+  path.push_back('.');
+  for (const auto& [part, flag] : kFlags) {
+    if (absl::StrContains(path, absl::StrCat(".", part, "."))) {
+      return std::string(flag);
+    }
   }
   return std::string(field);
 }

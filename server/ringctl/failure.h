@@ -3,6 +3,7 @@
 
 #include <grpcpp/support/status.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,14 @@ struct Failure {
   std::vector<std::string> lines;
 };
 
-// The failed call's status, with its error details decoded and fields of the contract translated to flags of
-// ringctl.
-Failure DescribeFailure(const grpc::Status& status, const std::string& address, int timeout_s);
-
 // "port.vlans.trunk.native_vid" is "--native"; a path without a flag stays as it is.
 std::string FlagOfField(absl::string_view field);
+
+// How people know a field of the contract.
+using FieldNames = std::function<std::string(absl::string_view)>;
+
+// The failed call's status, with its error details decoded and fields of the contract translated.
+Failure DescribeFailure(const grpc::Status& status, const std::string& address, int timeout_s,
+                        const FieldNames& names = FlagOfField);
 
 }  // namespace ringswitch::ringctl

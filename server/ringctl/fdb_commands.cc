@@ -1,4 +1,4 @@
-// ringctl fdb add|list|show|update|delete|flush
+// ringctl fdb list|show|update|delete|flush; add has a file of its own.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -41,25 +41,21 @@ std::string AgeCell(const v1::FdbEntry& entry) {
 std::string Sentence(const v1::FdbEntry& entry, const std::string& verb, bool validate_only) {
   const std::string vlan = entry.vid() != 0 ? absl::StrCat(" in VLAN ", entry.vid()) : std::string();
   return absl::StrCat("FDB entry ", entry.mac_address(), vlan, " of switch ", entry.switch_name(),
-                      validate_only ? " would be " : " ", verb,
-                      validate_only ? "; nothing was changed\n" : "\n");
+                      validate_only ? " would be " : " ", verb, validate_only ? "; nothing was changed" : "");
 }
 
-// The parts that CreateFdbEntry and UpdateFdbEntry share; what to do is all that differs.
-template <typename Request, typename Response>
-void Put(Session& session, const FdbFlags& flags, const std::string& verb,
-         grpc::Status (v1::FdbService::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
+void Update(Session& session, const FdbFlags& flags) {
   RequirePort(flags.port, "--port NAME");
-  Request request;
+  v1::UpdateFdbEntryRequest request;
   v1::FdbEntry* entry = request.mutable_entry();
   entry->set_switch_name(flags.switch_name);
   entry->set_vid(flags.vid.value_or(0));
   entry->set_mac_address(flags.mac_address);
   request.set_validate_only(flags.validate_only);
-  Response response;
+  v1::UpdateFdbEntryResponse response;
   if (ResolvePortAndSwitch(session, flags.port, entry->mutable_port_name(), entry->mutable_switch_name()) &&
-      session.Call(method, request, &response)) {
-    session.Show(response.entry(), Sentence(response.entry(), verb, flags.validate_only));
+      session.Call(&v1::FdbService::Stub::UpdateFdbEntry, request, &response)) {
+    session.Tell(response.entry(), Sentence(response.entry(), "updated", flags.validate_only));
   }
 }
 
@@ -136,7 +132,7 @@ void Delete(Session& session, const FdbFlags& flags) {
     entry.set_switch_name(request.switch_name());
     entry.set_vid(request.vid());
     entry.set_mac_address(request.mac_address());
-    session.Show(response, Sentence(entry, "deleted", false));
+    session.Tell(response, Sentence(entry, "deleted", false));
   }
 }
 
@@ -153,7 +149,7 @@ void Flush(Session& session, const FdbFlags& flags) {
   v1::FlushFdbResponse response;
   if (ResolvePortAndSwitch(session, flags.port, request.mutable_port_name(), request.mutable_switch_name()) &&
       session.Call(&v1::FdbService::Stub::FlushFdb, request, &response)) {
-    session.Show(response, absl::StrCat("FDB entries flushed: ", response.flushed_count(), "\n"));
+    session.Tell(response, absl::StrCat("FDB entries flushed: ", response.flushed_count()));
   }
 }
 
@@ -181,25 +177,13 @@ void AddFilterFlags(CLI::App* verb, FdbFlags* flags, const std::string& kind_des
 }
 
 void AddChanges(CLI::App* noun, Session& session) {
-  CLI::App* add = AddVerb(noun, "add", "Make a static entry, also known as create",
-                          "  ringctl fdb add --switch sw0 --vlan 10 --mac 02:00:00:00:0a:01 --port p1");
-  add->alias("create");
-  auto add_flags = std::make_shared<FdbFlags>();
-  AddKeyFlags(add, add_flags.get(), false);
-  AddPortFlag(add, &add_flags->port, "The port behind which the address is");
-  AddValidateOnlyFlag(add, &add_flags->validate_only);
-  add->callback(
-      [add_flags, &session] { Put(session, *add_flags, "created", &v1::FdbService::Stub::CreateFdbEntry); });
-
   CLI::App* update = AddVerb(noun, "update", "Move an entry to a port and make it static",
                              "  ringctl fdb update --switch sw0 --vlan 10 --mac 02:00:00:00:0a:01 --port p2");
   auto update_flags = std::make_shared<FdbFlags>();
   AddKeyFlags(update, update_flags.get(), false);
   AddPortFlag(update, &update_flags->port, "The port behind which the address is now");
   AddValidateOnlyFlag(update, &update_flags->validate_only);
-  update->callback([update_flags, &session] {
-    Put(session, *update_flags, "updated", &v1::FdbService::Stub::UpdateFdbEntry);
-  });
+  update->callback([update_flags, &session] { Update(session, *update_flags); });
 
   CLI::App* remove = AddVerb(noun, "delete", "Delete an entry of any kind",
                              "  ringctl fdb delete --switch sw0 --vlan 10 --mac 02:00:00:00:0a:01");
@@ -209,7 +193,8 @@ void AddChanges(CLI::App* noun, Session& session) {
 
   CLI::App* flush = AddVerb(noun, "flush", "Delete all entries that match",
                             "  ringctl fdb flush --switch sw0\n"
-                            "  ringctl fdb flush --port p1 --vlan 10 --kind static");
+                            "  ringctl fdb flush --port p1 --vlan 10 --kind static\n"
+                            "  ringctl fdb flush --pod default/web-0");
   auto flush_flags = std::make_shared<FdbFlags>();
   AddFilterFlags(flush, flush_flags.get(), "Only entries of this kind (usual: dynamic)");
   flush->callback([flush_flags, &session] { Flush(session, *flush_flags); });
@@ -218,7 +203,10 @@ void AddChanges(CLI::App* noun, Session& session) {
 }  // namespace
 
 void AddFdbCommands(CLI::App* root, Session& session) {
-  CLI::App* noun = AddNoun(root, "fdb", "Forwarding databases: which address is behind which port");
+  CLI::App* noun = AddNoun(root, "fdb", "Forwarding databases: which address is behind which port",
+                           "  ringctl fdb list --switch sw0 --output json\n"
+                           "  ringctl fdb add --switch sw0 --vlan 10 --mac 02:00:00:00:0a:01 --port p1\n"
+                           "  ringctl fdb flush --port p1");
 
   CLI::App* list = AddVerb(noun, "list", "List entries, of all switches unless one is named",
                            "  ringctl fdb list --switch sw0 --output json\n"
@@ -233,6 +221,7 @@ void AddFdbCommands(CLI::App* root, Session& session) {
   AddKeyFlags(show, show_flags.get(), true);
   show->callback([show_flags, &session] { Show(session, *show_flags); });
 
+  AddFdbAddCommand(noun, session);
   AddChanges(noun, session);
 }
 

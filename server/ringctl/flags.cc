@@ -7,13 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ringswitch/v1/port.grpc.pb.h"
-#include "server/ringctl/ageing_time.h"
 #include "server/ringctl/vid_ranges.h"
 
 namespace ringswitch::ringctl {
 
-CLI::App* AddNoun(CLI::App* root, const std::string& name, const std::string& description) {
+CLI::App* AddNoun(CLI::App* root, const std::string& name, const std::string& description,
+                  const std::string& examples) {
   CLI::App* noun = root->add_subcommand(name, description);
+  noun->footer("Examples:\n" + examples);
   RequireVerb(noun);
   return noun;
 }
@@ -112,13 +113,13 @@ CLI::Validator VidRanges() {
       "", "ranges");
 }
 
-CLI::Validator AgeingTimeText() {
+CLI::Validator OnOrOff() {
   return CLI::Validator(
       [](std::string& text) {
-        const auto time = ParseAgeingTime(text);
-        return time.ok() ? std::string() : std::string(time.status().message());
+        return text == "on" || text == "off" ? std::string()
+                                             : absl::StrCat("\"", text, "\" is neither on nor off");
       },
-      "", "time");
+      "", "on or off");
 }
 
 void FillRanges(const std::string& text, google::protobuf::RepeatedPtrField<v1::VlanRange>* ranges) {

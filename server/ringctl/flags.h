@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "ringswitch/v1/port.pb.h"
 #include "server/ringctl/session.h"
 
@@ -18,11 +20,11 @@ struct PortSelector {
   bool empty() const { return name.empty() && pod.empty(); }
 };
 
-// Makes "ringctl NOUN", which wants a verb.
-CLI::App* AddNoun(CLI::App* root, const std::string& name, const std::string& description);
+// Makes "ringctl NOUN", which wants a verb. The examples are lines of its help.
+CLI::App* AddNoun(CLI::App* root, const std::string& name, const std::string& description,
+                  const std::string& examples);
 
-// Makes "ringctl NOUN VERB" (or "ringctl VERB" for a verb without a noun). The examples are lines of its
-// help.
+// Makes "ringctl NOUN VERB" (or "ringctl VERB" for a verb without a noun).
 CLI::App* AddVerb(CLI::App* noun, const std::string& name, const std::string& description,
                   const std::string& examples);
 
@@ -48,7 +50,17 @@ void AddPortFlag(CLI::App* command, PortSelector* selector, const std::string& d
 CLI::Validator DecimalNumber();
 CLI::Validator PodName();
 CLI::Validator VidRanges();
-CLI::Validator AgeingTimeText();
+CLI::Validator OnOrOff();
+// Takes what `parse`, of quantities.h, takes.
+template <typename Value>
+CLI::Validator ParsedBy(absl::StatusOr<Value> (*parse)(absl::string_view)) {
+  return CLI::Validator(
+      [parse](std::string& text) {
+        const absl::StatusOr<Value> value = parse(text);
+        return value.ok() ? std::string() : std::string(value.status().message());
+      },
+      "", "form");
+}
 
 // `text` has passed VidRanges.
 void FillRanges(const std::string& text, google::protobuf::RepeatedPtrField<v1::VlanRange>* ranges);
@@ -69,6 +81,9 @@ void AddSwitchCommands(CLI::App* root, Session& session);
 void AddPortCommands(CLI::App* root, Session& session);
 void AddVlanCommands(CLI::App* root, Session& session);
 void AddFdbCommands(CLI::App* root, Session& session);
+void AddFdbAddCommand(CLI::App* noun, Session& session);
 void AddAgentCommands(CLI::App* root, Session& session);
+void AddCaptureCommand(CLI::App* root, Session& session);
+void AddWatchCommand(CLI::App* root, Session& session);
 
 }  // namespace ringswitch::ringctl

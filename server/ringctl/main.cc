@@ -7,14 +7,17 @@
 // refuses (exit code 1) is told in the words of the agent, with the contract's fields translated to ringctl's
 // flags. An agent that cannot be reached, or does not answer in time, is exit code 3.
 //
-// Everything happens on the main thread. Lists are fetched page by page to the end before the first line is
-// shown, so that a failure in the middle shows no half list.
+// Everything happens on the main thread, but for ending a capture from outside. Lists are fetched page by
+// page to the end before the first line is shown, so that a failure in the middle shows no half list.
 #include <grpc/support/log.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/ringctl/failure.h"
 #include "server/ringctl/flags.h"
 #include "server/ringctl/session.h"
@@ -33,15 +36,33 @@ constexpr const char* kExamples = R"(Examples:
 
 Exit codes: 0 done, 1 refused by the agent, 2 usage error, 3 agent unreachable.)";
 
-// "ringctl port create", as far as the command line was understood.
-std::string CommandName(const CLI::App& root) {
+// "ringctl port create", as far as the command line was understood; `last` is that command.
+std::string CommandName(const CLI::App& root, const CLI::App** last) {
   std::string name = root.get_name();
-  const CLI::App* command = &root;
-  while (!command->get_subcommands().empty()) {
-    command = command->get_subcommands().front();
-    name += " " + command->get_name();
+  *last = &root;
+  while (!(*last)->get_subcommands().empty()) {
+    *last = (*last)->get_subcommands().front();
+    name += " " + (*last)->get_name();
   }
   return name;
+}
+
+// What is wrong with the command line, on one line. A word where a command should be is named as such; CLI11
+// would show the help above it where --help follows.
+std::string UsageError(const CLI::App& root, const std::string& problem) {
+  const CLI::App* last = nullptr;
+  const std::string name = CommandName(root, &last);
+  const std::vector<std::string> rest = root.remaining(true);
+  const bool wants_command = !last->get_subcommands([](const CLI::App*) { return true; }).empty();
+  if (wants_command && !rest.empty() && rest[0][0] != '-') {
+    return absl::StrCat("\"", rest[0], "\" is no command of ", name, "; see: ", name, " --help");
+  }
+  return problem.empty() ? problem : absl::StrCat(problem, "; see: ", name, " --help");
+}
+
+int FailUsage(const std::string& line) {
+  std::cerr << "ringctl: " << EscapeControls(line) << '\n';
+  return kExitUsage;
 }
 
 int Run(int argc, char** argv) {
@@ -61,14 +82,19 @@ int Run(int argc, char** argv) {
   AddVlanCommands(&root, session);
   AddFdbCommands(&root, session);
   AddAgentCommands(&root, session);
+  AddCaptureCommand(&root, session);
+  AddWatchCommand(&root, session);
   AddGlobalFlags(&root, session);
   try {
     root.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help or --version
+    const std::string error = UsageError(root, "");
+    if (!error.empty()) {
+      return FailUsage(error);
+    }
     root.exit(request);
   } catch (const CLI::ParseError& error) {
-    std::cerr << "ringctl: " << EscapeControls(error.what()) << "\nsee: " << CommandName(root) << " --help\n";
-    return kExitUsage;
+    return FailUsage(UsageError(root, error.what()));
   }
   if (!std::cout.flush()) {
     session.Fail("the output could not be written");

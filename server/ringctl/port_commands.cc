@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "ringswitch/v1/port.grpc.pb.h"
 #include "server/ringctl/flags.h"
+#include "server/ringctl/port_attributes.h"
 #include "server/ringctl/port_text.h"
 #include "server/ringctl/table.h"
 
@@ -21,6 +22,11 @@ struct PortFlags {
   PortSelector port;
   std::string switch_name;
   bool tap = false;
+  std::string netdev;
+  std::string host_stack;
+  bool software_offload = false;
+  bool veth = false;
+  std::string host_ifname;
   std::string netns;
   std::string ifname;
   std::string mac_address;
@@ -30,6 +36,7 @@ struct PortFlags {
   std::uint32_t native_vid = 0;
   std::optional<std::uint32_t> mac_limit;
   std::string pod;  // The pod that the port is to belong to.
+  AttributeFlags attributes;
   bool validate_only = false;
 };
 
@@ -63,11 +70,37 @@ void FillSettings(const PortFlags& flags, v1::Port* port, google::protobuf::Fiel
     FillPod(flags.pod, port->mutable_pod());
     mask->add_paths("pod");
   }
+  FillAttributes(flags.attributes, port, mask);
 }
 
 std::string Sentence(const std::string& name, const std::string& verb, bool validate_only) {
-  return validate_only ? absl::StrCat("port ", name, " would be ", verb, "; nothing was changed\n")
-                       : absl::StrCat("port ", name, " ", verb, "\n");
+  return validate_only ? absl::StrCat("port ", name, " would be ", verb, "; nothing was changed")
+                       : absl::StrCat("port ", name, " ", verb);
+}
+
+// Throws CLI::ValidationError where not exactly one device is given, or half of one.
+void FillDevice(const PortFlags& flags, v1::Port* port) {
+  if (int{flags.tap} + int{flags.veth} + int{!flags.netdev.empty()} != 1) {
+    throw CLI::ValidationError("one of --tap, --netdev IFNAME and --veth is required");
+  }
+  if (flags.netdev.empty() && flags.ifname.empty()) {
+    throw CLI::ValidationError("--ifname NAME is required, the interface in the network namespace");
+  }
+  if (flags.tap) {
+    port->mutable_tap()->set_netns(flags.netns);
+    port->mutable_tap()->set_ifname(flags.ifname);
+  } else if (flags.veth) {
+    port->mutable_veth()->set_netns(flags.netns);
+    port->mutable_veth()->set_ifname(flags.ifname);
+    port->mutable_veth()->set_host_ifname(flags.host_ifname);
+  } else {
+    v1::NetdevDevice* netdev = port->mutable_netdev();
+    netdev->set_ifname(flags.netdev);
+    netdev->set_software_offload(flags.software_offload);
+    if (!flags.host_stack.empty()) {
+      netdev->set_host_stack(flags.host_stack == "keep" ? v1::HOST_STACK_KEEP : v1::HOST_STACK_DROP);
+    }
+  }
 }
 
 void Create(Session& session, const PortFlags& flags) {
@@ -77,13 +110,12 @@ void Create(Session& session, const PortFlags& flags) {
   FillSettings(flags, port, &unused);
   port->set_name(flags.port.name);
   port->set_switch_name(flags.switch_name);
-  port->mutable_tap()->set_netns(flags.netns);
-  port->mutable_tap()->set_ifname(flags.ifname);
+  FillDevice(flags, port);
   port->set_mac_address(flags.mac_address);
   request.set_validate_only(flags.validate_only);
   v1::CreatePortResponse response;
   if (session.Call(&v1::PortService::Stub::CreatePort, request, &response)) {
-    session.Show(response.port(), Sentence(flags.port.name, "created", flags.validate_only));
+    session.Tell(response.port(), Sentence(flags.port.name, "created", flags.validate_only));
   }
 }
 
@@ -95,14 +127,15 @@ void List(Session& session, const PortFlags& flags) {
   if (!session.CallPaged(&v1::PortService::Stub::ListPorts, request, &response)) {
     return;
   }
-  Table table({"NAME", "SWITCH", "DEVICE", "MAC", "MTU>", "VLANS", "STATE", "RX>", "TX>", "DROPS>", "POD"});
+  Table table(
+      {"NAME", "SWITCH", "DEVICE", "MAC", "MTU>", "VLANS", "STATE", "RX>", "TX>", "DROPS>", "POD", "DETAIL"});
   for (const v1::Port& port : response.ports()) {
     const v1::PortCounters& counters = port.status().counters();
     table.AddRow({port.name(), port.switch_name(), DeviceCell(port), port.mac_address(),
                   absl::StrCat(port.mtu()), ShortenList(VlansCell(port), kVlansCellLengthMax),
                   EnumWord(v1::PortState_Name(port.status().state()), "PORT_STATE_"),
                   absl::StrCat(counters.receive_frames()), absl::StrCat(counters.transmit_frames()),
-                  absl::StrCat(DropsTotal(port)), PodCell(port)});
+                  absl::StrCat(DropsTotal(port)), PodCell(port), port.status().state_detail()});
   }
   session.Show(response, table.ToString());
 }
@@ -117,18 +150,42 @@ void Show(Session& session, const PortFlags& flags) {
   }
 }
 
+// Puts into `port` what the attributes given are a part of, as it is now.
+bool FillPresent(Session& session, v1::Port* port) {
+  v1::GetPortRequest request;
+  request.set_name(port->name());
+  v1::GetPortResponse response;
+  if (!session.Call(&v1::PortService::Stub::GetPort, request, &response)) {
+    return false;
+  }
+  if (response.port().has_storm_control()) {
+    *port->mutable_storm_control() = response.port().storm_control();
+  }
+  if (response.port().has_source_guard()) {
+    *port->mutable_source_guard() = response.port().source_guard();
+  }
+  return true;
+}
+
 void Update(Session& session, const PortFlags& flags) {
   RequirePort(flags.port, "NAME");
-  v1::UpdatePortRequest request;
-  FillSettings(flags, request.mutable_port(), request.mutable_update_mask());
-  if (request.update_mask().paths().empty()) {
+  v1::Port unused;
+  google::protobuf::FieldMask mask;
+  FillSettings(flags, &unused, &mask);
+  if (mask.paths().empty()) {
     throw CLI::ValidationError("nothing to change was given");
   }
+  v1::UpdatePortRequest request;
+  v1::Port* port = request.mutable_port();
+  if (!ResolvePort(session, flags.port, port->mutable_name()) ||
+      (flags.attributes.needs_present() && !FillPresent(session, port))) {
+    return;
+  }
+  FillSettings(flags, port, request.mutable_update_mask());
   request.set_validate_only(flags.validate_only);
   v1::UpdatePortResponse response;
-  if (ResolvePort(session, flags.port, request.mutable_port()->mutable_name()) &&
-      session.Call(&v1::PortService::Stub::UpdatePort, request, &response)) {
-    session.Show(response.port(), Sentence(request.port().name(), "updated", flags.validate_only));
+  if (session.Call(&v1::PortService::Stub::UpdatePort, request, &response)) {
+    session.Tell(response.port(), Sentence(request.port().name(), "updated", flags.validate_only));
   }
 }
 
@@ -139,7 +196,7 @@ void Delete(Session& session, const PortFlags& flags) {
   v1::DeletePortResponse response;
   if (ResolvePort(session, flags.port, request.mutable_name()) &&
       session.Call(&v1::PortService::Stub::DeletePort, request, &response)) {
-    session.Show(response, Sentence(request.name(), "deleted", flags.validate_only));
+    session.Tell(response, Sentence(request.name(), "deleted", flags.validate_only));
   }
 }
 
@@ -166,27 +223,62 @@ void AddSettings(CLI::App* verb, PortFlags* flags) {
   verb->add_option("--mac-limit", flags->mac_limit, "Most addresses learned on the port; 0: no limit")
       ->check(DecimalNumber())
       ->type_name("ENTRIES");
+  AddAttributeFlags(verb, &flags->attributes);
   AddValidateOnlyFlag(verb, &flags->validate_only);
 }
 
-void AddCreate(CLI::App* noun, Session& session) {
-  CLI::App* create =
-      AddVerb(noun, "create", "Make a device and attach it to a switch",
-              "  ringctl port create p1 --switch sw0 --tap --netns /run/netns/h1 --ifname eth0 --access 10\n"
-              "  ringctl port create p2 --switch sw0 --tap --ifname lan0 --trunk 10,20,100-199 --native 1");
-  auto flags = std::make_shared<PortFlags>();
-  create->add_option("NAME", flags->port.name, "Name of the port, unique on the node")->required();
-  create->add_option("--switch", flags->switch_name, "Switch to attach to")->required()->type_name("NAME");
-  create->add_flag("--tap", flags->tap, "The device is a TAP made in the network namespace")->required();
+void AddDeviceFlags(CLI::App* create, PortFlags* flags) {
+  CLI::Option* tap =
+      create->add_flag("--tap", flags->tap, "The device is a TAP that is made in the network namespace");
+  CLI::Option* netdev = create
+                            ->add_option("--netdev", flags->netdev,
+                                         "The device is this one of the host: the end of a veth, a NIC")
+                            ->type_name("IFNAME")
+                            ->excludes(tap);
+  create->add_flag("--veth", flags->veth, "The device is a veth pair, one end made in the network namespace")
+      ->excludes(tap)
+      ->excludes(netdev);
   create
       ->add_option(
           "--netns", flags->netns,
           "Path of the network namespace: /run/netns/NAME, /proc/PID/ns/net (usual: the agent's own)")
-      ->type_name("PATH");
+      ->type_name("PATH")
+      ->excludes(netdev);
   create->add_option("--ifname", flags->ifname, "Name of the interface there, at most 15 bytes")
-      ->required()
-      ->type_name("NAME");
-  create->add_option("--mac", flags->mac_address, "MAC address of the interface (usual: a random one)")
+      ->type_name("NAME")
+      ->excludes(netdev);
+  create
+      ->add_option("--host-ifname", flags->host_ifname,
+                   "Name of the veth's end on the host (usual: rsv and the port's id)")
+      ->type_name("NAME")
+      ->excludes(tap)
+      ->excludes(netdev);
+  create
+      ->add_option("--host-stack", flags->host_stack,
+                   "Whether the host itself hears what the netdev receives (usual: drop)")
+      ->check(OneOf({"keep", "drop"}))
+      ->type_name("keep|drop")
+      ->needs(netdev);
+  create
+      ->add_flag("--software-offload", flags->software_offload,
+                 "Do checksums and segmentation in the switch, for a netdev that cannot")
+      ->needs(netdev);
+}
+
+void AddCreate(CLI::App* noun, Session& session) {
+  CLI::App* create = AddVerb(
+      noun, "create", "Attach a device to a switch, or make one and attach it",
+      "  ringctl port create p1 --switch sw0 --tap --netns /run/netns/h1 --ifname eth0 --access 10\n"
+      "  ringctl port create p2 --switch sw0 --netdev veth-p2 --trunk 10,20,100-199 --native 1\n"
+      "  ringctl port create p3 --switch sw0 --veth --netns /run/netns/h3 --ifname eth0 --isolated on\n"
+      "  ringctl port create p4 --switch sw0 --tap --ifname lan0 --storm-broadcast 1000fps");
+  auto flags = std::make_shared<PortFlags>();
+  create->add_option("NAME", flags->port.name, "Name of the port, unique on the node")->required();
+  create->add_option("--switch", flags->switch_name, "Switch to attach to")->required()->type_name("NAME");
+  AddDeviceFlags(create, flags.get());
+  create
+      ->add_option("--mac", flags->mac_address,
+                   "MAC address of the interface in the namespace (usual: a random one)")
       ->type_name("MAC");
   create->add_option("--pod", flags->pod, "Pod that the port belongs to")
       ->check(PodName())
@@ -198,7 +290,10 @@ void AddCreate(CLI::App* noun, Session& session) {
 }  // namespace
 
 void AddPortCommands(CLI::App* root, Session& session) {
-  CLI::App* noun = AddNoun(root, "port", "Ports of switches");
+  CLI::App* noun = AddNoun(root, "port", "Ports of switches",
+                           "  ringctl port create p1 --switch sw0 --tap --netns /run/netns/h1 --ifname eth0\n"
+                           "  ringctl port list --switch sw0\n"
+                           "  ringctl port update p1 --access 20 --mtu 9000");
   AddCreate(noun, session);
 
   CLI::App* list = AddVerb(noun, "list", "List ports",
@@ -211,7 +306,7 @@ void AddPortCommands(CLI::App* root, Session& session) {
       ->type_name("NAMESPACE/NAME");
   list->callback([list_flags, &session] { List(session, *list_flags); });
 
-  CLI::App* show = AddVerb(noun, "show", "Show a port with all its counters",
+  CLI::App* show = AddVerb(noun, "show", "Show a port: what is not as usual, and all its counters",
                            "  ringctl port show p1\n"
                            "  ringctl port show --pod default/web-0 --output json");
   auto show_flags = std::make_shared<PortFlags>();
@@ -219,7 +314,8 @@ void AddPortCommands(CLI::App* root, Session& session) {
   show->callback([show_flags, &session] { Show(session, *show_flags); });
 
   CLI::App* update = AddVerb(noun, "update", "Change what is given, leave the rest",
-                             "  ringctl port update p1 --mtu 9000\n"
+                             "  ringctl port update p1 --mtu 9000 --bpdu-guard 30s\n"
+                             "  ringctl port update p1 --receive-rate 100Mbit --storm-multicast off\n"
                              "  ringctl port update --pod default/web-0 --access 20");
   auto update_flags = std::make_shared<PortFlags>();
   AddPortArgument(update, &update_flags->port);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "server/ringctl/port_attributes.h"
 #include "server/ringctl/table.h"
 #include "server/ringctl/vid_ranges.h"
 
@@ -24,6 +25,27 @@ void AddCounters(const v1::PortCounters& counters, Table* table) {
   add("flood copies:", counters.flood_copies());
   add("not learned frames:", counters.not_learned_frames());
   add("no buffer events:", counters.receive_no_buffer_events());
+}
+
+void AddDeviceRows(const v1::Port& port, Table* table) {
+  const auto add = [table](const char* kind, const std::string& netns, const std::string& ifname) {
+    table->AddRow({"device:", absl::StrCat(kind, ifname)});
+    table->AddRow({"network namespace:", netns.empty() ? "that of the agent" : netns});
+  };
+  if (port.has_tap()) {
+    add("tap ", port.tap().netns(), port.tap().ifname());
+  } else if (port.has_veth()) {
+    add("veth ", port.veth().netns(), port.veth().ifname());
+    table->AddRow({"host interface:", port.veth().host_ifname()});
+  } else if (port.has_netdev()) {
+    table->AddRow({"device:", absl::StrCat("netdev ", port.netdev().ifname())});
+    if (port.netdev().host_stack() == v1::HOST_STACK_KEEP) {
+      table->AddRow({"host-stack:", "keep"});
+    }
+    if (port.netdev().software_offload()) {
+      table->AddRow({"software-offload:", "on"});
+    }
+  }
 }
 
 }  // namespace
@@ -49,13 +71,17 @@ std::string VlansCell(const v1::Port& port) {
 }
 
 std::string DeviceCell(const v1::Port& port) {
-  if (!port.has_tap()) {
+  if (port.has_netdev()) {
+    return absl::StrCat("netdev:", port.netdev().ifname());
+  }
+  if (!port.has_tap() && !port.has_veth()) {
     return {};
   }
-  const absl::string_view netns =
-      absl::StripPrefix(absl::StripPrefix(port.tap().netns(), "/var"), "/run/netns/");
+  const std::string& path = port.has_tap() ? port.tap().netns() : port.veth().netns();
+  const std::string& ifname = port.has_tap() ? port.tap().ifname() : port.veth().ifname();
+  const absl::string_view netns = absl::StripPrefix(absl::StripPrefix(path, "/var"), "/run/netns/");
   // The agent's own namespace has no path.
-  return netns.empty() ? port.tap().ifname() : absl::StrCat(netns, ":", port.tap().ifname());
+  return absl::StrCat(port.has_tap() ? "tap:" : "veth:", netns, netns.empty() ? "" : ":", ifname);
 }
 
 std::string PodCell(const v1::Port& port) {
@@ -83,16 +109,17 @@ std::string DescribePort(const v1::Port& port) {
   table.AddRow({"switch:", port.switch_name()});
   table.AddRow(
       {"state:", status.state_detail().empty() ? state : absl::StrCat(state, ": ", status.state_detail())});
-  if (port.has_tap()) {
-    table.AddRow({"device:", absl::StrCat("tap ", port.tap().ifname())});
-    table.AddRow(
-        {"network namespace:", port.tap().netns().empty() ? "that of the agent" : port.tap().netns()});
-  }
+  AddDeviceRows(port, &table);
   table.AddRow({"MAC address:", port.mac_address()});
   table.AddRow({"MTU:", absl::StrCat(port.mtu())});
   table.AddRow({"VLANs:", VlansCell(port)});
-  table.AddRow({"MAC limit:", port.mac_limit() == 0 ? "none" : absl::StrCat(port.mac_limit())});
-  table.AddRow({"pod:", PodCell(port)});
+  if (port.mac_limit() != 0) {
+    table.AddRow({"mac-limit:", absl::StrCat(port.mac_limit())});
+  }
+  AddAttributeRows(port, &table);
+  if (!PodCell(port).empty()) {
+    table.AddRow({"pod:", PodCell(port)});
+  }
   if (!port.pod().uid().empty()) {
     table.AddRow({"pod UID:", port.pod().uid()});
   }
@@ -101,6 +128,9 @@ std::string DescribePort(const v1::Port& port) {
   }
   table.AddRow({"dynamic FDB entries:", absl::StrCat(status.fdb_dynamic_count())});
   AddCounters(status.counters(), &table);
+  if (port.has_netdev() || port.has_veth()) {
+    table.AddRow({"lost by the device:", absl::StrCat(status.counters().device_lost_frames())});
+  }
   table.AddRow({"dropped frames:", absl::StrCat(DropsTotal(port))});
   for (const v1::DropCount& drop : status.counters().drops()) {
     table.AddRow({absl::StrCat("  ", drop.reason(), ":"), absl::StrCat(drop.frames())});

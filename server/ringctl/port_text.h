@@ -11,7 +11,7 @@ namespace ringswitch::ringctl {
 // "access:10", "trunk:10,20,100-199/native:1"; without white space, so that scripts can cut columns.
 std::string VlansCell(const v1::Port& port);
 
-// "h1:eth0"; the usual folder of named namespaces is left out.
+// "tap:h1:eth0", "veth:h1:eth0", "netdev:eth1"; the usual folder of named namespaces is left out.
 std::string DeviceCell(const v1::Port& port);
 
 // "default/web-0", empty where the port belongs to no pod.
@@ -20,7 +20,7 @@ std::string PodCell(const v1::Port& port);
 // Frames and copies dropped, all reasons together.
 std::uint64_t DropsTotal(const v1::Port& port);
 
-// All that is known of the port, line by line.
+// The port line by line: of its attributes those that are not as usual, and all counters.
 std::string DescribePort(const v1::Port& port);
 
 }  // namespace ringswitch::ringctl

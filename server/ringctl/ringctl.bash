@@ -16,25 +16,39 @@ _ringctl_help() {
     }'
 }
 
-# Column (a number, or NF) of a list of the agent.
+# Column, by its title, of a list of the agent.
 _ringctl_column() {
-  local column=$1
+  local title=$1
   shift
   "${_ringctl_program}" "$@" "${_ringctl_address[@]}" --timeout 1 2>/dev/null |
-    awk -v column="$column" 'NR > 1 { cell = column == "NF" ? $NF : $column; if (cell != "-") print cell }' |
+    awk -v title="$title" '
+      NR == 1 { for (i = 1; i <= NF; i++) if ($i == title) column = i; next }
+      column && $column != "-" { print $column }' |
     sort -u
 }
 
 # Words that may follow the flag $1; fails where it takes none that are known.
 _ringctl_values() {
   case $1 in
-    --switch) _ringctl_column 1 switch list ;;
-    --port) _ringctl_column 1 port list "${_ringctl_switch[@]}" ;;
-    --pod | --set-pod) _ringctl_column NF port list "${_ringctl_switch[@]}" ;;
+    --switch) _ringctl_column NAME switch list ;;
+    --port) _ringctl_column NAME port list "${_ringctl_switch[@]}" ;;
+    --pod | --set-pod) _ringctl_column POD port list "${_ringctl_switch[@]}" ;;
     --output) echo table json ;;
+    --direction) echo receive transmit ;;
+    --write) compgen -f -- "${2:-}" ;;
     --kind) echo dynamic static ;;
     --mode) echo bridge ;;
     --netns) compgen -f -- "${2:-/run/netns/}" ;;
+    --from) compgen -f -- "${2:-}" ;;
+    --netdev) ls /sys/class/net ;;
+    --host-stack) echo drop keep ;;
+    --learning | --flood-* | --isolated | --hairpin | --locked | --ra-guard | --dhcp-guard | --vlan-counters) echo on off ;;
+    --bpdu-guard) echo on off 30s 5m ;;
+    --storm-*) echo off 1000fps 10Mbit 1000fps,10Mbit ;;
+    --receive-rate | --transmit-rate) echo off 10Mbit 100Mbit 1Gbit ;;
+    --source-guard) echo mac address mac,address off ;;
+    --flap-guard) echo off 5 5:60s ;;
+    --ageing-time) echo 300s 5m never ;;
     *) return 1 ;;
   esac
 }
@@ -42,7 +56,8 @@ _ringctl_values() {
 # Whether the flag $1 stands alone; the others take the word after them.
 _ringctl_is_switch_flag() {
   case $1 in
-    -h | --help | --version | --tap | --validate-only | --vlan-aware | --vlan-unaware) return 0 ;;
+    -h | --help | --version | --drops | --text | --tap | --veth | --software-offload | --up | --down) return 0 ;;
+    --replace | --validate-only | --vlan-aware | --vlan-unaware) return 0 ;;
   esac
   return 1
 }
@@ -55,13 +70,14 @@ _ringctl_candidates() {
     _ringctl_help flags "${commands[@]}"
   else
     case "${commands[*]}" in
-      'switch show' | 'switch update' | 'switch delete') ((positionals)) || _ringctl_column 1 switch list ;;
-      'port show' | 'port update' | 'port delete') ((positionals)) || _ringctl_column 1 port list ;;
+      'switch show' | 'switch update' | 'switch delete') ((positionals)) || _ringctl_column NAME switch list ;;
+      'port show' | 'port update' | 'port delete') ((positionals)) || _ringctl_column NAME port list ;;
       'vlan show')
         if ((!positionals)) && ((${#_ringctl_switch[@]})); then
-          _ringctl_column 1 vlan list "${_ringctl_switch[@]}"
+          _ringctl_column VID vlan list "${_ringctl_switch[@]}"
         fi
         ;;
+      watch) echo switches ports fdb ;;
       *) _ringctl_help commands "${commands[@]}" ;;
     esac
   fi
@@ -114,7 +130,7 @@ _ringctl() {
       COMPREPLY+=("${word#"$colon_cut"}")
     fi
   done
-  if [[ $previous == --netns ]]; then
+  if [[ $previous == --netns || $previous == --write || $previous == --from ]]; then
     compopt -o filenames 2>/dev/null
   fi
 }

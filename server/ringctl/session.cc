@@ -44,6 +44,10 @@ void Session::Show(const google::protobuf::Message& message, absl::string_view t
   std::cout << json;
 }
 
+void Session::Tell(const google::protobuf::Message& message, absl::string_view sentence) {
+  Show(message, absl::StrCat(EscapeControls(sentence), "\n"));
+}
+
 bool Session::OpenChannel() {
   if (channel_ != nullptr) {
     return true;
@@ -54,6 +58,9 @@ bool Session::OpenChannel() {
   arguments.SetMaxReceiveMessageSize(-1);
   // The agent is on this node: an http_proxy in the environment is not meant for it.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // A watch waits for an agent that was restarted, and must notice one that has silently gone.
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
   channel_ = grpc::CreateCustomChannel(TargetAddress(), grpc::InsecureChannelCredentials(), arguments);
   // For an address that gRPC cannot read it makes a channel that has failed already.
   if (channel_->GetState(false) != GRPC_CHANNEL_IDLE) {

@@ -59,12 +59,22 @@ class Session {
     return true;
   }
 
+  // For calls that stream: the channel; null where the address is none, which has been told then.
+  std::shared_ptr<grpc::Channel> channel() { return OpenChannel() ? channel_ : nullptr; }
+  // Says why such a call failed, as Call does. Always false.
+  bool FailCall(const grpc::Status& status, const FieldNames& names = FlagOfField) {
+    return Fail(DescribeFailure(status, TargetAddress(), flags_.timeout_s, names));
+  }
+
   // Says on stderr why the run failed and sets the exit code. Always false.
   bool Fail(const Failure& failure);
   bool Fail(absl::string_view line);
 
   // Shows a result: `message` where JSON is wanted, else `text` as it is.
   void Show(const google::protobuf::Message& message, absl::string_view text);
+  // Shows what was done: `message` where JSON is wanted, else the sentence as one line. What names hold is
+  // made harmless.
+  void Tell(const google::protobuf::Message& message, absl::string_view sentence);
 
  private:
   // False where the address is none; that has been told then.

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "ringswitch/v1/switch.grpc.pb.h"
-#include "server/ringctl/ageing_time.h"
 #include "server/ringctl/flags.h"
+#include "server/ringctl/quantities.h"
 #include "server/ringctl/table.h"
 
 namespace ringswitch::ringctl {
@@ -21,6 +21,8 @@ struct SwitchFlags {
   std::string ageing_time;
   std::optional<std::uint32_t> fdb_capacity;
   std::optional<std::uint32_t> group_forward_mask;
+  std::string vlan_counters;
+  std::string flap_guard;
   bool validate_only = false;
 };
 
@@ -36,6 +38,14 @@ std::string MaskCell(const v1::Switch& one) {
   return absl::StrCat("0x", absl::Hex(one.group_forward_mask(), absl::kZeroPad4));
 }
 
+std::uint64_t MovesTotal(const v1::Switch& one) {
+  std::uint64_t total = 0;
+  for (const v1::PortMoves& pair : one.status().moves()) {
+    total += pair.moves();
+  }
+  return total;
+}
+
 std::string DescribeSwitch(const v1::Switch& one) {
   const v1::SwitchStatus& status = one.status();
   Table table({});
@@ -46,6 +56,13 @@ std::string DescribeSwitch(const v1::Switch& one) {
   table.AddRow({"default VID:", absl::StrCat(one.default_vid())});
   table.AddRow({"ageing time:", AgeingCell(one)});
   table.AddRow({"group forward mask:", MaskCell(one)});
+  if (one.vlan_counters()) {
+    table.AddRow({"vlan-counters:", "on"});
+  }
+  if (one.has_flap_guard()) {
+    table.AddRow(
+        {"flap-guard:", FormatFlapGuard({one.flap_guard().moves(), one.flap_guard().hold_time().seconds()})});
+  }
   table.AddRow({"ports:", absl::StrCat(status.port_count())});
   table.AddRow({"FDB capacity:", absl::StrCat(one.fdb_capacity())});
   table.AddRow({"dynamic FDB entries:", absl::StrCat(status.fdb_dynamic_count())});
@@ -55,6 +72,14 @@ std::string DescribeSwitch(const v1::Switch& one) {
   table.AddRow({"flooded frames:", absl::StrCat(status.flooded_frames())});
   table.AddRow({"flood copies:", absl::StrCat(status.flood_copies())});
   table.AddRow({"dropped frames:", absl::StrCat(status.dropped_frames())});
+  if (one.has_flap_guard()) {
+    table.AddRow({"held addresses:", absl::StrCat(status.held_addresses())});
+  }
+  table.AddRow({"moved addresses:", absl::StrCat(MovesTotal(one))});
+  for (const v1::PortMoves& pair : status.moves()) {
+    table.AddRow(
+        {absl::StrCat("  ", pair.from_port(), " to ", pair.to_port(), ":"), absl::StrCat(pair.moves())});
+  }
   return table.ToString();
 }
 
@@ -82,11 +107,25 @@ void FillSwitch(const SwitchFlags& flags, v1::Switch* one, google::protobuf::Fie
     one->set_group_forward_mask(*flags.group_forward_mask);
     mask->add_paths("group_forward_mask");
   }
+  if (!flags.vlan_counters.empty()) {
+    one->set_vlan_counters(flags.vlan_counters == "on");
+    mask->add_paths("vlan_counters");
+  }
+  if (!flags.flap_guard.empty()) {
+    mask->add_paths("flap_guard");
+    const FlapGuardText guard = ParseFlapGuard(flags.flap_guard).value();
+    if (guard.moves != 0) {
+      one->mutable_flap_guard()->set_moves(guard.moves);
+    }
+    if (guard.hold_s != 0) {
+      one->mutable_flap_guard()->mutable_hold_time()->set_seconds(guard.hold_s);
+    }
+  }
 }
 
 std::string Sentence(const std::string& name, const std::string& verb, bool validate_only) {
-  return validate_only ? absl::StrCat("switch ", name, " would be ", verb, "; nothing was changed\n")
-                       : absl::StrCat("switch ", name, " ", verb, "\n");
+  return validate_only ? absl::StrCat("switch ", name, " would be ", verb, "; nothing was changed")
+                       : absl::StrCat("switch ", name, " ", verb);
 }
 
 void Create(Session& session, const SwitchFlags& flags) {
@@ -98,7 +137,7 @@ void Create(Session& session, const SwitchFlags& flags) {
   request.set_validate_only(flags.validate_only);
   v1::CreateSwitchResponse response;
   if (session.Call(&v1::SwitchService::Stub::CreateSwitch, request, &response)) {
-    session.Show(response.switch_(), Sentence(flags.name, "created", flags.validate_only));
+    session.Tell(response.switch_(), Sentence(flags.name, "created", flags.validate_only));
   }
 }
 
@@ -139,7 +178,7 @@ void Update(Session& session, const SwitchFlags& flags) {
   request.set_validate_only(flags.validate_only);
   v1::UpdateSwitchResponse response;
   if (session.Call(&v1::SwitchService::Stub::UpdateSwitch, request, &response)) {
-    session.Show(response.switch_(), Sentence(flags.name, "updated", flags.validate_only));
+    session.Tell(response.switch_(), Sentence(flags.name, "updated", flags.validate_only));
   }
 }
 
@@ -149,7 +188,7 @@ void Delete(Session& session, const SwitchFlags& flags) {
   request.set_validate_only(flags.validate_only);
   v1::DeleteSwitchResponse response;
   if (session.Call(&v1::SwitchService::Stub::DeleteSwitch, request, &response)) {
-    session.Show(response, Sentence(flags.name, "deleted", flags.validate_only));
+    session.Tell(response, Sentence(flags.name, "deleted", flags.validate_only));
   }
 }
 
@@ -173,18 +212,30 @@ void AddSettings(CLI::App* verb, SwitchFlags* flags) {
       ->type_name("VID");
   verb->add_option("--ageing-time", flags->ageing_time,
                    "How long an address is remembered after its last frame: 300s (usual), 5m, never")
-      ->check(AgeingTimeText())
+      ->check(ParsedBy(ParseAgeingTime))
       ->type_name("TIME");
   verb->add_option("--group-forward-mask", flags->group_forward_mask,
                    "Bit n: relay frames to 01:80:c2:00:00:0n instead of dropping them (usual: 0)")
       ->type_name("MASK");
+  verb->add_option("--vlan-counters", flags->vlan_counters,
+                   "Count frames per VLAN, for vlan list and show (usual: off)")
+      ->check(OnOrOff())
+      ->type_name("on|off");
+  verb->add_option("--flap-guard", flags->flap_guard,
+                   "Hold an address that moves between ports more often than MOVES times in 10 s, for "
+                   "HOLD (usual: 60s), or off (usual)")
+      ->check(ParsedBy(ParseFlapGuard))
+      ->type_name("MOVES[:HOLD]");
   AddValidateOnlyFlag(verb, &flags->validate_only);
 }
 
 }  // namespace
 
 void AddSwitchCommands(CLI::App* root, Session& session) {
-  CLI::App* noun = AddNoun(root, "switch", "Virtual switches");
+  CLI::App* noun = AddNoun(root, "switch", "Virtual switches",
+                           "  ringctl switch create sw0 --mode bridge\n"
+                           "  ringctl switch list\n"
+                           "  ringctl switch update sw0 --ageing-time 5m");
   CLI::App* create = AddVerb(noun, "create", "Make a switch",
                              "  ringctl switch create sw0 --mode bridge\n"
                              "  ringctl switch create sw1 --default-vid 10 --ageing-time 5m");
@@ -203,12 +254,14 @@ void AddSwitchCommands(CLI::App* root, Session& session) {
   CLI::App* list = AddVerb(noun, "list", "List the switches", "  ringctl switch list");
   list->callback([&session] { List(session); });
 
-  CLI::App* show = AddVerb(noun, "show", "Show a switch with its counters", "  ringctl switch show sw0");
+  CLI::App* show = AddVerb(noun, "show", "Show a switch with its counters and the addresses that moved",
+                           "  ringctl switch show sw0");
   auto show_flags = AddName(show);
   show->callback([show_flags, &session] { Show(session, *show_flags); });
 
   CLI::App* update = AddVerb(noun, "update", "Change what is given, leave the rest",
-                             "  ringctl switch update sw0 --ageing-time never");
+                             "  ringctl switch update sw0 --ageing-time never\n"
+                             "  ringctl switch update sw0 --vlan-counters on --flap-guard 5:60s");
   auto update_flags = AddName(update);
   AddSettings(update, update_flags.get());
   update->callback([update_flags, &session] { Update(session, *update_flags); });

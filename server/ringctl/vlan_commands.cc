@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -27,10 +28,24 @@ void List(Session& session, const VlanFlags& flags) {
   if (!session.Call(&v1::VlanService::Stub::ListVlans, request, &response)) {
     return;
   }
-  Table table({"VID>", "TAGGED", "UNTAGGED"});
+  // All VLANs of a switch have counters, or none.
+  const bool has_counters = !response.vlans().empty() && response.vlans(0).has_counters();
+  std::vector<std::string> titles = {"VID>", "TAGGED", "UNTAGGED"};
+  if (has_counters) {
+    titles.insert(titles.end(), {"RX>", "RX-BYTES>", "TX>", "TX-BYTES>"});
+  }
+  Table table(titles);
   for (const v1::Vlan& vlan : response.vlans()) {
-    table.AddRow({absl::StrCat(vlan.vid()), absl::StrJoin(vlan.tagged_ports(), ","),
-                  absl::StrJoin(vlan.untagged_ports(), ",")});
+    std::vector<std::string> cells = {absl::StrCat(vlan.vid()), absl::StrJoin(vlan.tagged_ports(), ","),
+                                      absl::StrJoin(vlan.untagged_ports(), ",")};
+    if (has_counters) {
+      const v1::VlanCounters& counters = vlan.counters();
+      for (const std::uint64_t value : {counters.receive_frames(), counters.receive_bytes(),
+                                        counters.transmit_frames(), counters.transmit_bytes()}) {
+        cells.push_back(absl::StrCat(value));
+      }
+    }
+    table.AddRow(cells);
   }
   session.Show(response, table.ToString());
 }
@@ -56,6 +71,12 @@ void Show(Session& session, const VlanFlags& flags) {
   table.AddRow({"switch:", vlan.switch_name()});
   table.AddRow({"tagged ports:", absl::StrJoin(vlan.tagged_ports(), " ")});
   table.AddRow({"untagged ports:", absl::StrJoin(vlan.untagged_ports(), " ")});
+  if (vlan.has_counters()) {
+    table.AddRow({"received frames:", absl::StrCat(vlan.counters().receive_frames())});
+    table.AddRow({"received bytes:", absl::StrCat(vlan.counters().receive_bytes())});
+    table.AddRow({"transmitted frames:", absl::StrCat(vlan.counters().transmit_frames())});
+    table.AddRow({"transmitted bytes:", absl::StrCat(vlan.counters().transmit_bytes())});
+  }
   session.Show(vlan, table.ToString());
 }
 
@@ -69,8 +90,8 @@ void Change(Session& session, const VlanFlags& flags,
   Response response;
   if (ResolvePort(session, flags.port, request.mutable_port_name()) &&
       session.Call(method, request, &response)) {
-    session.Show(response.port(),
-                 absl::StrCat("port ", response.port().name(), " is ", VlansCell(response.port()), " now\n"));
+    session.Tell(response.port(),
+                 absl::StrCat("port ", response.port().name(), " is ", VlansCell(response.port()), " now"));
   }
 }
 
@@ -87,7 +108,9 @@ CLI::App* AddChange(CLI::App* noun, const std::string& name, const std::string& 
 }  // namespace
 
 void AddVlanCommands(CLI::App* root, Session& session) {
-  CLI::App* noun = AddNoun(root, "vlan", "VLANs of switches and their members");
+  CLI::App* noun = AddNoun(root, "vlan", "VLANs of switches and their members",
+                           "  ringctl vlan list --switch sw0\n"
+                           "  ringctl vlan create 10,20,100-199 --port p2");
 
   CLI::App* list = AddVerb(noun, "list", "List the VLANs of a switch that have members",
                            "  ringctl vlan list --switch sw0");

@@ -1,5 +1,5 @@
-// Frames across real TAPs, byte for byte: unicast, floods, tags, offload headers, MTU. In every rx mode, with
-// one worker and with two.
+// Frames across real TAPs and veths, byte for byte: unicast, floods, tags, offload headers, MTU. In every rx
+// mode, with one worker and with two.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using bridge::DropReason;
 
-class DataplaneForwarding : public testing::TestWithParam<DataplaneOptions> {
+class DataplaneForwarding : public testing::TestWithParam<BedOptions> {
  protected:
   DataplaneForwarding() : bed_(GetParam()) {}
   void ExpectReceived(int pod, const Bytes& frame) {
@@ -28,7 +28,11 @@ class DataplaneForwarding : public testing::TestWithParam<DataplaneOptions> {
 
 INSTANTIATE_TEST_SUITE_P(All, DataplaneForwarding,
                          testing::Values(Variant(RxMode::kAuto, 1), Variant(RxMode::kAuto, 2),
-                                         Variant(RxMode::kOneshot, 1), Variant(RxMode::kOneshot, 2)),
+                                         Variant(RxMode::kOneshot, 1), Variant(RxMode::kOneshot, 2),
+                                         Variant(RxMode::kAuto, 1, PodKind::kVeth),
+                                         Variant(RxMode::kAuto, 2, PodKind::kMixed),
+                                         Variant(RxMode::kOneshot, 1, PodKind::kVeth),
+                                         Variant(RxMode::kOneshot, 2, PodKind::kMixed)),
                          VariantName);
 
 TEST_P(DataplaneForwarding, UnknownUnicastFloodsAndTheAnswerDoesNot) {

@@ -1,4 +1,4 @@
-foreach(name IN ITEMS forwarding lifecycle load)
+foreach(name IN ITEMS control forwarding lifecycle load netdev)
   ringswitch_integration_test(dataplane_${name}_test
     SOURCES
       dataplane_${name}_test.cc

@@ -1,27 +1,17 @@
 // The watch of Links against the kernel: namespaces and interfaces that go, come up and go down. Needs root.
 
-#include <errno.h>
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/if.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <sstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -37,12 +27,12 @@ using std::chrono_literals::operator""s;
 TEST_F(LinksTest, NamespaceGoneThoughTheTapPinsIt) {
   Netns netns;
   Netns other;
-  TapLink tap = Create(netns);
-  TapLink other_tap = Create(other);
-  ASSERT_TRUE(links_->Watch(1, {netns.path(), "eth0"}, tap).ok());
-  ASSERT_TRUE(links_->Watch(2, {other.path(), "eth0"}, other_tap).ok());
-  EXPECT_EQ(links_->Watch(2, {other.path(), "eth0"}, other_tap).code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(links_->Watch(3, {other.path(), "eth0"}, tap).code(), absl::StatusCode::kNotFound);
+  PortLink tap = Create(netns);
+  PortLink other_tap = Create(other);
+  ASSERT_TRUE(links_->Watch(1, Tap(netns), &tap).ok());
+  ASSERT_TRUE(links_->Watch(2, Tap(other), &other_tap).ok());
+  EXPECT_EQ(links_->Watch(2, Tap(other), &other_tap).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(links_->Watch(3, Tap(other), &tap).code(), absl::StatusCode::kNotFound);
   netns.Delete();
   EXPECT_LT(Await(1, LinkEventKind::kNamespaceGone), 1s);
   std::this_thread::sleep_for(1200ms);
@@ -55,9 +45,11 @@ TEST_F(LinksTest, NamespaceUnmountedOrReplaced) {
   const std::string unmounted = absl::StrCat("/run/rslinks-", getpid());
   std::ofstream(unmounted).close();
   ASSERT_EQ(mount(netns.path().c_str(), unmounted.c_str(), nullptr, MS_BIND, nullptr), 0);
-  TapLink tap = Create(netns);
-  ASSERT_TRUE(links_->Watch(1, {unmounted, "eth0"}, tap).ok());
-  ASSERT_TRUE(links_->Watch(2, {netns.path(), "eth0"}, tap).ok());
+  PortLink tap = Create(netns);
+  DeviceRef device;
+  device.link = {unmounted, "eth0"};
+  ASSERT_TRUE(links_->Watch(1, device, &tap).ok());
+  ASSERT_TRUE(links_->Watch(2, Tap(netns), &tap).ok());
   ASSERT_EQ(umount2(unmounted.c_str(), MNT_DETACH), 0);  // the plain file stays
   EXPECT_LT(Await(1, LinkEventKind::kNamespaceGone), 1s);
   ASSERT_EQ(mount(replacing.path().c_str(), netns.path().c_str(), nullptr, MS_BIND, nullptr), 0);
@@ -78,9 +70,11 @@ TEST_F(LinksTest, ProcessEnds) {
   const std::string own = std::filesystem::read_symlink("/proc/self/ns/net");
   for (int i = 0; i < 200 && std::filesystem::read_symlink(path) == own; ++i)
     std::this_thread::sleep_for(10ms);
-  absl::StatusOr<TapLink> tap = links_->CreateTap({path, "eth0"}, kMac, 1500);
+  DeviceRef device;
+  device.link = {path, "eth0"};
+  absl::StatusOr<PortLink> tap = links_->CreateTap(device.link, kMac, 1500);
   ASSERT_TRUE(tap.ok()) << tap.status();
-  ASSERT_TRUE(links_->Watch(1, {path, "eth0"}, *tap).ok());
+  ASSERT_TRUE(links_->Watch(1, device, &*tap).ok());
   kill(pid, SIGKILL);  // and not waited for: a zombie is gone enough
   EXPECT_LT(Await(1, LinkEventKind::kNamespaceGone), 100ms);
   waitpid(pid, nullptr, 0);
@@ -89,10 +83,10 @@ TEST_F(LinksTest, ProcessEnds) {
 TEST_F(LinksTest, LinkDownUpRenamedAndGone) {
   Netns netns;
   Netns other;
-  TapLink tap = Create(netns);
-  TapLink other_tap = Create(other);
-  ASSERT_TRUE(links_->Watch(1, {netns.path(), "eth0"}, tap).ok());
-  ASSERT_TRUE(links_->Watch(2, {other.path(), "eth0"}, other_tap).ok());
+  PortLink tap = Create(netns);
+  PortLink other_tap = Create(other);
+  ASSERT_TRUE(links_->Watch(1, Tap(netns), &tap).ok());
+  ASSERT_TRUE(links_->Watch(2, Tap(other), &other_tap).ok());
   netns.Do("ip link set eth0 down");
   EXPECT_LT(Await(1, LinkEventKind::kLinkDown), 1s);
   netns.Do("ip link set eth0 name renamed");
@@ -114,12 +108,12 @@ TEST_F(LinksTest, LinkDownUpRenamedAndGone) {
 
 TEST_F(LinksTest, LinkThatIsDownOrGoneWhenTheWatchBegins) {
   Netns netns;
-  TapLink down = Create(netns, "eth0");
-  TapLink gone = Create(netns, "eth1");
+  PortLink down = Create(netns, "eth0");
+  PortLink gone = Create(netns, "eth1");
   netns.Do("ip link set eth0 down");
   netns.Do("ip link del eth1");
-  ASSERT_TRUE(links_->Watch(1, {netns.path(), "eth0"}, down).ok());
-  ASSERT_TRUE(links_->Watch(2, {netns.path(), "eth1"}, gone).ok());
+  ASSERT_TRUE(links_->Watch(1, Tap(netns), &down).ok());
+  ASSERT_TRUE(links_->Watch(2, Tap(netns, "eth1"), &gone).ok());
   EXPECT_LT(Await(1, LinkEventKind::kLinkDown), 1s);
   EXPECT_LT(Await(2, LinkEventKind::kLinkGone), 1s);
 }
@@ -127,16 +121,16 @@ TEST_F(LinksTest, LinkThatIsDownOrGoneWhenTheWatchBegins) {
 TEST_F(LinksTest, LinkMovedToAnotherNamespaceIsGone) {
   Netns netns;
   Netns other;
-  TapLink tap = Create(netns);
-  ASSERT_TRUE(links_->Watch(1, {netns.path(), "eth0"}, tap).ok());
+  PortLink tap = Create(netns);
+  ASSERT_TRUE(links_->Watch(1, Tap(netns), &tap).ok());
   ASSERT_EQ(RunCommand("ip -n " + netns.name() + " link set eth0 netns " + other.name()).code, 0);
   EXPECT_LT(Await(1, LinkEventKind::kLinkGone), 1s);
 }
 
 TEST_F(LinksTest, NoEventAfterUnwatch) {
   Netns netns;
-  TapLink tap = Create(netns);
-  ASSERT_TRUE(links_->Watch(1, {netns.path(), "eth0"}, tap).ok());
+  PortLink tap = Create(netns);
+  ASSERT_TRUE(links_->Watch(1, Tap(netns), &tap).ok());
   links_->Unwatch(1);
   links_->Unwatch(1);
   netns.Do("ip link set eth0 down");
@@ -159,8 +153,8 @@ TEST_F(LinksTest, UnwatchWaitsForTheEventThatIsUnderWay) {
   });
   ASSERT_TRUE(made.ok());
   links = made->get();
-  TapLink tap = Create(netns);
-  ASSERT_TRUE(links->Watch(1, {netns.path(), "eth0"}, tap).ok());
+  PortLink tap = Create(netns);
+  ASSERT_TRUE(links->Watch(1, Tap(netns), &tap).ok());
   netns.Do("ip link set eth0 down");
   while (!is_inside) std::this_thread::sleep_for(1ms);
   links->Unwatch(1);
@@ -171,9 +165,9 @@ TEST_F(LinksTest, UnwatchWaitsForTheEventThatIsUnderWay) {
 
 TEST_F(LinksTest, NothingIsLeftPinned) {
   Netns netns;
-  TapLink tap = Create(netns);
+  PortLink tap = Create(netns);
   const LinkRef link{netns.path(), "eth0"};
-  ASSERT_TRUE(links_->Watch(1, link, tap).ok());
+  ASSERT_TRUE(links_->Watch(1, Tap(netns), &tap).ok());
   ASSERT_TRUE(links_->Configure(link, {"10.0.0.2/24"}, {}).ok());
   ASSERT_TRUE(links_->Announce(link, {"10.0.0.2/24"}).ok());
   ASSERT_TRUE(links_->GetLink(link).ok());
@@ -181,7 +175,7 @@ TEST_F(LinksTest, NothingIsLeftPinned) {
   ASSERT_EQ(netns.Do(absl::StrCat("ip link add veth0 type veth peer name ", peer, " netns ", getpid())), 0);
   netns.Delete();
   EXPECT_LT(Await(1, LinkEventKind::kNamespaceGone), 1s);
-  links_->DeleteTap(std::move(tap.tap));
+  links_->DeleteTap(std::move(tap.device.file));
   // The peer of a veth goes with the namespace.
   bool is_gone = false;
   for (int i = 0; i < 200 && !is_gone; ++i) {
@@ -191,39 +185,10 @@ TEST_F(LinksTest, NothingIsLeftPinned) {
   EXPECT_TRUE(is_gone);
 }
 
-// Messages that sockets of this namespace lost, of those that hear link events (/proc/net/netlink, ninth
-// column).
-uint64_t LostMessages() {
-  std::ifstream table("/proc/self/net/netlink");
-  std::string line;
-  uint64_t sum = 0;
-  while (std::getline(table, line)) {
-    std::istringstream columns(line);
-    std::vector<std::string> values{std::istream_iterator<std::string>(columns), {}};
-    if (values.size() > 8 && values[1] == "0") sum += std::strtoull(values[8].c_str(), nullptr, 10);
-  }
-  return sum;
-}
-
-// So many link messages, as fast as the kernel makes them.
-void ChangeMtuOften(const Netns& netns, const char* ifname, int times) {
-  std::thread([&] {
-    const File file(open(netns.path().c_str(), O_RDONLY | O_CLOEXEC));
-    ASSERT_EQ(setns(file.fd(), CLONE_NEWNET), 0);
-    const File socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    ifreq request{};
-    std::strncpy(request.ifr_name, ifname, IFNAMSIZ - 1);
-    for (int i = 0; i < times; ++i) {
-      request.ifr_mtu = 1400 + i % 2;
-      ASSERT_EQ(ioctl(socket.fd(), SIOCSIFMTU, &request), 0);
-    }
-  }).join();
-}
-
 TEST_F(LinksTest, OverrunIsFollowedByResync) {
   Netns netns;
-  TapLink first = Create(netns, "eth0");
-  TapLink second = Create(netns, "eth1");
+  PortLink first = Create(netns, "eth0");
+  PortLink second = Create(netns, "eth1");
   std::mutex mutex;
   std::unique_lock<std::mutex> held(mutex);
   std::atomic<int> downs{0};
@@ -232,11 +197,11 @@ TEST_F(LinksTest, OverrunIsFollowedByResync) {
     if (event.kind == LinkEventKind::kLinkDown) ++downs;
   });
   ASSERT_TRUE(made.ok());
-  ASSERT_TRUE((*made)->Watch(1, {netns.path(), "eth0"}, first).ok());
-  ASSERT_TRUE((*made)->Watch(2, {netns.path(), "eth1"}, second).ok());
+  ASSERT_TRUE((*made)->Watch(1, Tap(netns), &first).ok());
+  ASSERT_TRUE((*made)->Watch(2, Tap(netns, "eth1"), &second).ok());
   const uint64_t lost = LostMessages();
   netns.Do("ip link set eth0 down");  // its event is not let through, so nobody reads
-  for (int i = 0; i < 50 && LostMessages() == lost; ++i) ChangeMtuOften(netns, "eth0", 1000);
+  for (int i = 0; i < 50 && LostMessages() == lost; ++i) ChangeMtuOften(netns.path(), "eth0", 1000);
   ASSERT_GT(LostMessages(), lost);
   netns.Do("ip link set eth1 down");
   held.unlock();
@@ -244,19 +209,12 @@ TEST_F(LinksTest, OverrunIsFollowedByResync) {
   EXPECT_EQ(downs, 2);
 }
 
-double CpuSeconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
-         (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-}
-
 TEST_F(LinksTest, SixtyFourWatches) {
   std::vector<Netns> namespaces(64);
-  std::vector<TapLink> taps;
+  std::vector<PortLink> taps;
   for (size_t i = 0; i < namespaces.size(); ++i) {
     taps.push_back(Create(namespaces[i]));
-    ASSERT_TRUE(links_->Watch(i, {namespaces[i].path(), "eth0"}, taps[i]).ok());
+    ASSERT_TRUE(links_->Watch(i, Tap(namespaces[i]), &taps[i]).ok());
   }
   std::this_thread::sleep_for(500ms);
   const double before = CpuSeconds();

@@ -44,9 +44,9 @@ std::string Hex(const std::vector<uint8_t>& bytes) {
 
 TEST_F(LinksTest, CreateSetsMacMtuAndUp) {
   Netns netns;
-  absl::StatusOr<TapLink> tap = links_->CreateTap({netns.path(), "eth0"}, kMac, 1400);
+  absl::StatusOr<PortLink> tap = links_->CreateTap({netns.path(), "eth0"}, kMac, 1400);
   ASSERT_TRUE(tap.ok()) << tap.status();
-  EXPECT_TRUE(tap->tap.is_open());
+  EXPECT_TRUE(tap->device.file.is_open());
   EXPECT_EQ(netns.Read("cat /sys/class/net/eth0/address"), "02:00:00:00:0a:01\n");
   EXPECT_EQ(netns.Read("cat /sys/class/net/eth0/addr_assign_type"), "3\n");
   EXPECT_EQ(netns.Read("cat /sys/class/net/eth0/ifindex"), absl::StrCat(tap->ifindex, "\n"));
@@ -57,20 +57,22 @@ TEST_F(LinksTest, CreateSetsMacMtuAndUp) {
   EXPECT_EQ(info->mac, kMac);
   EXPECT_EQ(info->mtu, 1400u);
   EXPECT_TRUE(info->is_up);
-  ASSERT_TRUE(links_->SetMtu({netns.path(), "eth0"}, 9000).ok());
+  ASSERT_TRUE(links_->SetMtu(Tap(netns), 9000).ok());
   EXPECT_EQ(links_->GetLink({netns.path(), "eth0"})->mtu, 9000u);
-  links_->DeleteTap(std::move(tap->tap));
+  links_->DeleteTap(std::move(tap->device.file));
   EXPECT_NE(netns.Do("ip link show eth0"), 0);
 }
 
 TEST_F(LinksTest, CreateInOwnNamespace) {
   const std::string ifname = absl::StrCat("rsl", getpid() % 1000000);
-  absl::StatusOr<TapLink> tap = links_->CreateTap({"", ifname}, kMac, 1500);
+  absl::StatusOr<PortLink> tap = links_->CreateTap({"", ifname}, kMac, 1500);
   ASSERT_TRUE(tap.ok()) << tap.status();
-  ASSERT_TRUE(links_->Watch(1, {"", ifname}, *tap).ok());
+  DeviceRef device;
+  device.link = {"", ifname};
+  ASSERT_TRUE(links_->Watch(1, device, &*tap).ok());
   RunCommand("ip link set " + ifname + " down");
   EXPECT_LT(Await(1, LinkEventKind::kLinkDown), 1s);
-  links_->DeleteTap(std::move(tap->tap));
+  links_->DeleteTap(std::move(tap->device.file));
   EXPECT_LT(Await(1, LinkEventKind::kLinkGone), 1s);
 }
 
@@ -101,7 +103,7 @@ TEST_F(LinksTest, CreateIsUndoneOnFailure) {
 
 TEST_F(LinksTest, CreateRefusesAnExistingName) {
   Netns netns;
-  TapLink tap = Create(netns);
+  PortLink tap = Create(netns);
   EXPECT_EQ(links_->CreateTap({netns.path(), "eth0"}, kMac, 1500).status().code(),
             absl::StatusCode::kAlreadyExists);
   ASSERT_EQ(netns.Do("ip link add veth0 type veth peer name veth1"), 0);
@@ -112,19 +114,19 @@ TEST_F(LinksTest, CreateRefusesAnExistingName) {
 
 TEST_F(LinksTest, DeviceGoesWithItsFileUntilItIsKept) {
   Netns netns;
-  Create(netns).tap.Close();
+  Create(netns).device.file.Close();
   EXPECT_EQ(links_->GetLink({netns.path(), "eth0"}).status().code(), absl::StatusCode::kNotFound);
-  TapLink tap = Create(netns);
-  ASSERT_TRUE(links_->KeepTap(tap.tap).ok());
-  tap.tap.Close();
+  PortLink tap = Create(netns);
+  ASSERT_TRUE(links_->KeepTap(tap.device.file).ok());
+  tap.device.file.Close();
   EXPECT_TRUE(links_->GetLink({netns.path(), "eth0"}).ok());
 }
 
 TEST_F(LinksTest, AttachAfterTheFileWasClosed) {
   Netns netns;
   Netns other;
-  TapLink tap = Create(netns);
-  ASSERT_TRUE(links_->KeepTap(tap.tap).ok());
+  PortLink tap = Create(netns);
+  ASSERT_TRUE(links_->KeepTap(tap.device.file).ok());
   const uint32_t ifindex = tap.ifindex;
   EXPECT_EQ(links_->AttachTap({other.path(), "eth0"}, tap.netns_id).status().code(),
             absl::StatusCode::kNotFound);
@@ -135,8 +137,8 @@ TEST_F(LinksTest, AttachAfterTheFileWasClosed) {
   EXPECT_EQ(links_->AttachTap({netns.path(), "eth0"}, tap.netns_id).status().code(),
             absl::StatusCode::kFailedPrecondition)
       << "held by another file";
-  tap.tap.Close();
-  absl::StatusOr<TapLink> attached = links_->AttachTap({netns.path(), "eth0"}, tap.netns_id);
+  tap.device.file.Close();
+  absl::StatusOr<PortLink> attached = links_->AttachTap({netns.path(), "eth0"}, tap.netns_id);
   ASSERT_TRUE(attached.ok()) << attached.status();
   EXPECT_EQ(attached->ifindex, ifindex);
   EXPECT_EQ(attached->netns_id, tap.netns_id);
@@ -148,7 +150,7 @@ TEST_F(LinksTest, AttachAfterTheFileWasClosed) {
 
 TEST_F(LinksTest, ConfigureAddsAddressesAndRoutes) {
   Netns netns;
-  TapLink tap = Create(netns);
+  PortLink tap = Create(netns);
   const LinkRef link{netns.path(), "eth0"};
   // As container runtimes leave a namespace.
   ASSERT_EQ(netns.Do("sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1"), 0);
@@ -187,7 +189,7 @@ TEST_F(LinksTest, ConfigureAddsAddressesAndRoutes) {
 
 TEST_F(LinksTest, ConfigureIsUndoneOnFailure) {
   Netns netns;
-  TapLink tap = Create(netns);
+  PortLink tap = Create(netns);
   const LinkRef link{netns.path(), "eth0"};
   ASSERT_TRUE(links_->Configure(link, {"10.0.0.2/24"}, {}).ok());
   absl::StatusOr<LinkInfo> before = links_->GetLink(link);
@@ -209,7 +211,7 @@ TEST_F(LinksTest, ConfigureIsUndoneOnFailure) {
 
 TEST_F(LinksTest, ConfigureNamesWhatDoesNotParse) {
   Netns netns;
-  TapLink tap = Create(netns);
+  PortLink tap = Create(netns);
   const LinkRef link{netns.path(), "eth0"};
   for (const char* text : {"10.0.0.2", "10.0.0.2/33", "10.0.0/24", "", "/24", "::1/129", "10.0.0.2/-1",
                            "10.0.0.2/2 4", "10.0.0.2/24/1", "fe80::1%eth0/64", "10.0.0.2/+24"}) {
@@ -223,18 +225,18 @@ TEST_F(LinksTest, ConfigureNamesWhatDoesNotParse) {
         << route.gateway;
   }
   EXPECT_EQ(links_->Configure({netns.path(), "eth7"}, {}, {}).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(links_->SetMtu({netns.path(), "eth7"}, 1500).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(links_->SetMtu(Tap(netns, "eth7"), 1500).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(links_->Announce({netns.path(), "eth7"}, {"10.0.0.2/24"}).code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(LinksTest, AnnouncementsHaveTheRightBytes) {
   Netns netns;
-  TapLink tap = Create(netns);
+  PortLink tap = Create(netns);
   const LinkRef link{netns.path(), "eth0"};
   ASSERT_TRUE(links_->Configure(link, {"10.0.0.2/24", "2001:db8::2/64"}, {}).ok());
   const absl::Status status = links_->Announce(link, {"10.0.0.2/24", "2001:db8::2/64"});
   ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(Hex(NextFrame(tap.tap, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff})),
+  EXPECT_EQ(Hex(NextFrame(tap.device.file, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff})),
             "ffffffffffff020000000a01"
             "0806"
             "0001080006040001"
@@ -242,7 +244,7 @@ TEST_F(LinksTest, AnnouncementsHaveTheRightBytes) {
             "0a000002"
             "000000000000"
             "0a000002");
-  const std::string advertisement = Hex(NextFrame(tap.tap, {0x33, 0x33, 0, 0, 0, 1}));
+  const std::string advertisement = Hex(NextFrame(tap.device.file, {0x33, 0x33, 0, 0, 0, 1}));
   ASSERT_EQ(advertisement.size(), 172u);
   EXPECT_EQ(advertisement.substr(0, 112),
             "333300000001020000000a01"
@@ -268,9 +270,9 @@ TEST_F(LinksTest, CreateIsFast) {
   std::vector<double> milliseconds;
   for (int i = 0; i < 20; ++i) {
     const auto start = steady_clock::now();
-    TapLink tap = Create(netns);
+    PortLink tap = Create(netns);
     milliseconds.push_back(std::chrono::duration<double, std::milli>(steady_clock::now() - start).count());
-    links_->DeleteTap(std::move(tap.tap));
+    links_->DeleteTap(std::move(tap.device.file));
   }
   std::sort(milliseconds.begin(), milliseconds.end());
   std::printf("CreateTap: median %.2f ms, slowest %.2f ms\n", milliseconds[10], milliseconds[19]);

@@ -1,6 +1,7 @@
 #pragma once
 
-// What the tests of Links share: commands, namespaces of their own (rslinks-*) and a recorder of events.
+// What the tests of Links share: commands, namespaces of their own (rslinks-*) and a recorder of events. The
+// test program's own network and mount namespaces are private ones, so nothing of the machine's is touched.
 
 #include <gtest/gtest.h>
 
@@ -24,6 +25,11 @@ struct Outcome {
   std::string text;
 };
 Outcome RunCommand(const std::string& command);
+// One that must not fail.
+void Must(const std::string& command);
+
+// An interface of the test's own namespace; it is down meanwhile, as kernels before 6.2 demand.
+void Rename(const std::string& from, const std::string& to);
 
 // A namespace of the test's own, gone with it.
 class Netns {
@@ -46,15 +52,36 @@ class LinksTest : public ::testing::Test {
  protected:
   void SetUp() override;
 
-  TapLink Create(const Netns& netns, const std::string& ifname = "eth0");
+  PortLink Create(const Netns& netns, const std::string& ifname = "eth0");
   // Waits for one event of that id and kind, which is taken; returns how long that was.
   std::chrono::milliseconds Await(uint64_t watch_id, LinkEventKind kind);
   size_t EventCount();
+  std::string EventText();  // "1:2 1:3": watch and kind of each
+  void ClearEvents();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::pair<uint64_t, LinkEventKind>> events_;
   std::unique_ptr<Links> links_;
 };
+
+// Devices by kind, as ports name them.
+DeviceRef Tap(const Netns& netns, const std::string& ifname = "eth0");
+DeviceRef Netdev(const std::string& ifname);
+DeviceRef Veth(const Netns& netns, const std::string& host_ifname, const std::string& ifname = "eth0");
+
+// Whether somebody answers an ARP probe for 10.99.7.1 that is sent out of the interface there, within 300 ms.
+bool AnswersArp(const Netns& netns, const std::string& ifname);
+// Whether such a probe, sent before, is found in what the port's packet socket has received.
+bool HasReceivedProbe(const File& packet_socket);
+
+// So many link messages, as fast as the kernel makes them. `netns` as in LinkRef.
+void ChangeMtuOften(const std::string& netns, const char* ifname, int times);
+// Messages that sockets of this namespace lost, of those that hear link events (/proc/net/netlink, ninth
+// column).
+uint64_t LostMessages();
+
+size_t FileCount();  // open ones of this process
+double CpuSeconds();
 
 }  // namespace ringswitch::agent

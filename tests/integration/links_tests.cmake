@@ -1,6 +1,12 @@
 if(TARGET ringswitch_links)
   ringswitch_integration_test(links_test
-    SOURCES links_test.cc link_watch_test.cc links_testbed.cc
+    SOURCES
+      link_watch_netdev_test.cc
+      link_watch_test.cc
+      links_netdev_test.cc
+      links_test.cc
+      links_testbed.cc
+      links_veth_test.cc
     LIBRARIES ringswitch_links)
   # It counts the messages that sockets lose and the processor time of 64 idle watches.
   set_tests_properties(integration.links_test PROPERTIES RUN_SERIAL TRUE)

@@ -11,9 +11,11 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -29,6 +31,7 @@ namespace {
 constexpr uint16_t kTestEtherType = 0x88b5;
 constexpr int kReceiveBuffer = 64 << 20;
 constexpr int kPacketIgnoreOutgoing = 23;
+constexpr int kOperationalStateUp = 6;  // IF_OPER_UP; linux/if.h and net/if.h do not go together
 
 void Check(bool ok, const std::string& what) {
   if (ok) return;
@@ -67,6 +70,35 @@ ifreq InterfaceRequest(const std::string& ifname) {
   ifreq request{};
   std::strncpy(request.ifr_name, ifname.c_str(), IFNAMSIZ - 1);
   return request;
+}
+
+// One request about a link; the reply in `reply`.
+ssize_t AskLink(uint16_t type, uint16_t flags, const std::string& ifname, char (&reply)[8192]) {
+  File socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  struct {
+    nlmsghdr header{};
+    ifinfomsg info{};
+  } request;
+  request.header.nlmsg_len = sizeof request;
+  request.header.nlmsg_type = type;
+  request.header.nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | flags);
+  request.info.ifi_index = static_cast<int>(::if_nametoindex(ifname.c_str()));
+  Check(::send(socket.fd(), &request, sizeof request, 0) == sizeof request, "netlink request " + ifname);
+  const ssize_t size = ::recv(socket.fd(), reply, sizeof reply, 0);
+  Check(size > 0, "netlink reply " + ifname);
+  return size;
+}
+
+// Unlike IFF_RUNNING, which is set also while nobody knows.
+int OperationalState(const std::string& ifname) {
+  char reply[8192];
+  const ssize_t size = AskLink(RTM_GETLINK, 0, ifname, reply);
+  int left = static_cast<int>(size) - NLMSG_SPACE(sizeof(ifinfomsg));
+  for (auto* attribute = reinterpret_cast<rtattr*>(reply + NLMSG_SPACE(sizeof(ifinfomsg)));
+       RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
+    if (attribute->rta_type == IFLA_OPERSTATE) return *static_cast<const uint8_t*>(RTA_DATA(attribute));
+  }
+  return 0;
 }
 
 std::atomic<bool> stalled{false};
@@ -201,18 +233,18 @@ std::vector<uint32_t> Pod::ReceiveNumbers(size_t count) {
 }
 
 void Pod::Discard() {
-  char byte;
+  char bytes[16];  // with less than its header a socket returns an error
   for (const File* socket : {&receiver_, &header_receiver_}) {
-    while (::recv(socket->fd(), &byte, 1, MSG_DONTWAIT | MSG_TRUNC) >= 0) {
+    while (::recv(socket->fd(), bytes, sizeof bytes, MSG_DONTWAIT | MSG_TRUNC) >= 0) {
     }
   }
 }
 
 // --- testbed ---
 
-Testbed::Testbed(const DataplaneOptions& options) {
+Testbed::Testbed(const BedOptions& options) : kind_(options.pods) {
   EnterFreshNamespace();
-  absl::StatusOr<std::unique_ptr<Dataplane>> dataplane = Dataplane::Start(options);
+  absl::StatusOr<std::unique_ptr<Dataplane>> dataplane = Dataplane::Start(options.dataplane);
   Check(dataplane.ok(), dataplane.status().ToString());
   dataplane_ = *std::move(dataplane);
   switch_ = *dataplane_->AddSwitch({}, bridge::kFdbCapacityDefault);
@@ -225,20 +257,42 @@ Testbed::~Testbed() {
 }
 
 int Testbed::AddPod(const bridge::PortConfig& config) {
+  return AddPod(config, kind_);
+}
+
+int Testbed::AddPod(const bridge::PortConfig& config, PodKind kind) {
   const int index = pod_count();
+  is_veth_.push_back(kind == PodKind::kVeth || (kind == PodKind::kMixed && index % 2 == 1));
   const std::string ifname = "p" + std::to_string(index);
-  absl::StatusOr<File> tap = OpenTap(ifname, true);
-  Check(tap.ok(), tap.status().ToString());
+  const std::string near = near_ifname(index);
+  absl::StatusOr<Device> device;
+  if (is_veth_[index]) {
+    MakeVeth(near, ifname);
+    SetMtu(near, static_cast<int>(config.mtu));
+    SetLinkUp(near, true);
+    device = OpenNetdev(near);
+  } else {
+    absl::StatusOr<File> tap = OpenTap(ifname, true);
+    Check(tap.ok(), tap.status().ToString());
+    device = TapDevice(*std::move(tap));
+  }
+  Check(device.ok(), device.status().ToString());
   SetMtu(ifname, static_cast<int>(config.mtu));
   SetLinkUp(ifname, true);
+  if (is_veth_[index]) {
+    AwaitCarrier(near);
+    AwaitCarrier(ifname);
+  }
   pods_.push_back(std::make_unique<Pod>(ifname));
-  ports_.push_back(*dataplane_->AddPort(config, *std::move(tap)));
+  ports_.push_back(*dataplane_->AddPort(config, *std::move(device)));
   return index;
 }
 
 void Testbed::RemovePod(int index) {
+  const std::string ifname = pods_[index]->ifname();
   dataplane_->RemovePort(ports_[index]).Close();
   pods_[index].reset();
+  if (is_veth_[index]) DeleteLink(ifname);
 }
 
 void Testbed::Settle() {
@@ -276,6 +330,34 @@ void EnterFreshNamespace() {
   std::ofstream("/proc/sys/net/ipv6/conf/default/disable_ipv6") << "1";
 }
 
+Device TapDevice(File tap) {
+  Device device;
+  device.file = std::move(tap);
+  return device;
+}
+
+void MakeVeth(const std::string& ifname, const std::string& peer) {
+  RunTool({"ip", "link", "add", ifname, "type", "veth", "peer", "name", peer});
+}
+
+void AwaitCarrier(const std::string& ifname) {
+  for (int i = 0; i < 5000; ++i) {
+    if (OperationalState(ifname) == kOperationalStateUp) return;
+    ::usleep(1000);
+  }
+  Check(false, ifname + " has no carrier");
+}
+
+void RunTool(const std::vector<std::string>& command) {
+  std::vector<char*> arguments;
+  for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  Check(::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ) == 0, command[0]);
+  int status = 0;
+  Check(::waitpid(child, &status, 0) == child && status == 0, command[0] + " failed");
+}
+
 void SetLinkUp(const std::string& ifname, bool up) {
   File socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request = InterfaceRequest(ifname);
@@ -298,18 +380,8 @@ void SetQueueLength(const std::string& ifname, int frames) {
 }
 
 void DeleteLink(const std::string& ifname) {
-  File socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-  struct {
-    nlmsghdr header{};
-    ifinfomsg info{};
-  } request;
-  request.header.nlmsg_len = sizeof request;
-  request.header.nlmsg_type = RTM_DELLINK;
-  request.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
-  request.info.ifi_index = static_cast<int>(::if_nametoindex(ifname.c_str()));
-  Check(::send(socket.fd(), &request, sizeof request, 0) == sizeof request, "RTM_DELLINK " + ifname);
-  char reply[1024];
-  Check(::recv(socket.fd(), reply, sizeof reply, 0) > 0, "RTM_DELLINK reply");
+  char reply[8192];
+  AskLink(RTM_DELLINK, NLM_F_ACK, ifname, reply);
 }
 
 int OpenFileCount() {

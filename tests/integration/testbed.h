@@ -1,11 +1,12 @@
 #pragma once
 
-// A dataplane with real TAPs in a network namespace of the test's own, and packet sockets in the pods' stead.
+// A dataplane with real TAPs and veths in a network namespace of the test's own, and packet sockets in the
+// pods' stead.
 //
 // Each Testbed moves the calling thread into a fresh network namespace, which goes with everything in it when
-// the test ends. A Pod is a TAP attached to the dataplane and a packet socket on the device: what it sends is
-// what the dataplane reads, and what it receives is what the dataplane wrote, with the tag put back that the
-// kernel takes out of received frames.
+// the test ends. A Pod is a device and packet sockets on it: a TAP attached to the dataplane, or the far end
+// of a veth whose near end is. What it sends is what the dataplane reads, and what it receives is what the
+// dataplane wrote, with the tag put back that the kernel takes out of received frames.
 
 #include <gtest/gtest.h>
 
@@ -26,13 +27,25 @@ inline constexpr std::chrono::milliseconds kQuiet{30};   // for what must not
 
 // --- variants of the dataplane that a test is run with ---
 
-inline DataplaneOptions Variant(RxMode rx_mode, uint32_t workers,
-                                uint32_t buffers = kBuffersPerWorkerDefault) {
-  return {workers, buffers, rx_mode};
+enum class PodKind : uint8_t { kTap, kVeth, kMixed };  // mixed: one after the other, a TAP first
+
+struct BedOptions {
+  DataplaneOptions dataplane;
+  PodKind pods = PodKind::kTap;
+};
+inline BedOptions Variant(RxMode rx_mode, uint32_t workers, uint32_t buffers = kBuffersPerWorkerDefault,
+                          PodKind pods = PodKind::kTap) {
+  return {{workers, buffers, rx_mode}, pods};
 }
-inline std::string VariantName(const testing::TestParamInfo<DataplaneOptions>& info) {
-  return (info.param.rx_mode == RxMode::kOneshot ? "Oneshot" : "Auto") + std::to_string(info.param.workers) +
-         "Buffers" + std::to_string(info.param.buffers_per_worker);
+inline BedOptions Variant(RxMode rx_mode, uint32_t workers, PodKind pods) {
+  return Variant(rx_mode, workers, kBuffersPerWorkerDefault, pods);
+}
+inline std::string VariantName(const testing::TestParamInfo<BedOptions>& info) {
+  const DataplaneOptions& options = info.param.dataplane;
+  const char* const kKinds[] = {"", "Veth", "Mixed"};
+  return (options.rx_mode == RxMode::kOneshot ? "Oneshot" : "Auto") + std::to_string(options.workers) +
+         "Buffers" + std::to_string(options.buffers_per_worker) +
+         kKinds[static_cast<size_t>(info.param.pods)];
 }
 
 // --- frames ---
@@ -80,17 +93,20 @@ class Pod {
 
 class Testbed {
  public:
-  explicit Testbed(const DataplaneOptions& options);
+  explicit Testbed(const BedOptions& options);
   ~Testbed();
 
   Dataplane& dataplane() { return *dataplane_; }
   bridge::SwitchIndex switch_index() const { return switch_; }
-  // A TAP named pN, attached with this configuration, up.
+  // A device named pN, up, attached with this configuration. Of a veth, the near end is named hN.
   int AddPod(const bridge::PortConfig& config);
+  int AddPod(const bridge::PortConfig& config, PodKind kind);
   int AddPod(bridge::VlanId vid = 1) { return AddPod(AccessPort(switch_, vid)); }
   Pod& pod(int index) { return *pods_[index]; }
   bridge::PortIndex port(int index) const { return ports_[index]; }
-  // Takes it out of the dataplane and deletes the TAP.
+  // What the dataplane has of it.
+  std::string near_ifname(int index) const { return (is_veth_[index] ? "h" : "p") + std::to_string(index); }
+  // Takes it out of the dataplane and deletes the device.
   void RemovePod(int index);
   int pod_count() const { return static_cast<int>(pods_.size()); }
 
@@ -104,13 +120,22 @@ class Testbed {
   void ExpectLedgersBalance();
 
  private:
+  const PodKind kind_;
   std::unique_ptr<Dataplane> dataplane_;
   bridge::SwitchIndex switch_ = 0;
+  std::vector<bool> is_veth_;  // by pod
   std::vector<std::unique_ptr<Pod>> pods_;
   std::vector<bridge::PortIndex> ports_;
 };
 
+Device TapDevice(File tap);
 void EnterFreshNamespace();
+void MakeVeth(const std::string& ifname, const std::string& peer);
+// Until the kernel sends through the device: it starts its queue some time after the link is up, and what is
+// sent before is lost without a word.
+void AwaitCarrier(const std::string& ifname);
+// Runs a tool with its arguments, which must succeed.
+void RunTool(const std::vector<std::string>& command);
 void SetLinkUp(const std::string& ifname, bool up);
 void SetMtu(const std::string& ifname, int mtu);
 void SetQueueLength(const std::string& ifname, int frames);

@@ -26,6 +26,15 @@ struct OraclePort {
   std::set<int> untagged;
   int64_t mtu = 1500;
   size_t mac_limit = 0;
+  bool down = false;
+  bool learns = true;
+  bool floods_unknown = true, floods_multicast = true, floods_broadcast = true;  // out of here
+  bool isolated = false;
+  bool hairpin = false;
+  bool locked = false;
+  bool bpdu_guard = false;
+  int64_t bpdu_recovery_s = 0;  // 0: never
+  int64_t blocked_until_s = 0;  // by BPDU guard
 };
 
 struct OracleEntry {
@@ -62,7 +71,10 @@ class Oracle {
  private:
   struct Arrival;
   std::optional<DropReason> Forward(Arrival* arrival, Verdict* verdict);
+  std::optional<DropReason> Learn(Arrival* arrival, uint64_t source, Verdict* verdict);
+  std::optional<DropReason> Flood(const Arrival& arrival, uint64_t destination, Verdict* verdict);
   bool Takes(int port, int switch_index, int vid) const;
+  bool IsClosed(int port, int64_t now_s) const;
   void Send(const Arrival& arrival, int port, Verdict* verdict);
 };
 

@@ -39,7 +39,7 @@ class Simulation {
     }
     for (int i = 0; i < kWorkers; ++i) {
       counters_[i] = std::vector<PortCounters>(kPortsMax);
-      pipelines_[i] = std::make_unique<Pipeline>(counters_[i]);
+      pipelines_[i] = std::make_unique<Pipeline>(counters_[i], meters_, static_cast<uint32_t>(i));
       epochs_.Enter(static_cast<uint32_t>(i));
     }
     for (int port = 0; port < kPorts; ++port) oracle_.ports[port] = RandomPort();
@@ -86,6 +86,7 @@ class Simulation {
     port.switch_index = static_cast<int>(Below(kSwitches));
     port.mtu = OneIn(4) ? 68 : 1500;
     port.mac_limit = OneIn(3) ? 1 + Below(4) : 0;
+    if (OneIn(2)) RandomAttributes(&port);
     if (OneIn(12)) return port;  // unaware
     port.mode = OneIn(2) ? OraclePort::Mode::kAccess : OraclePort::Mode::kTrunk;
     if (port.mode == OraclePort::Mode::kAccess || OneIn(2)) {
@@ -98,6 +99,19 @@ class Simulation {
       if (OneIn(6) && !port.members.empty()) port.untagged.insert(*port.members.begin());
     }
     return port;
+  }
+
+  void RandomAttributes(OraclePort* port) {
+    port->down = OneIn(10);
+    port->learns = !OneIn(6);
+    port->floods_unknown = !OneIn(6);
+    port->floods_multicast = !OneIn(6);
+    port->floods_broadcast = !OneIn(6);
+    port->isolated = OneIn(3);
+    port->hairpin = OneIn(4);
+    port->locked = OneIn(8);
+    port->bpdu_guard = OneIn(4);
+    port->bpdu_recovery_s = static_cast<int64_t>(Below(4));
   }
 
   uint64_t RandomStation() { return 0x0200'0000'0a00 + Below(40); }
@@ -138,7 +152,7 @@ class Simulation {
   void Control() {
     const int number = static_cast<int>(Below(kPorts));
     const int index = static_cast<int>(Below(kSwitches));
-    switch (Below(7)) {
+    switch (Below(8)) {
       case 0:
         return ReplacePort(number);
       case 1:
@@ -156,6 +170,14 @@ class Simulation {
             index,
             [number](int, const OracleEntry& entry) { return entry.port == number && !entry.is_static; },
             {.port = static_cast<PortIndex>(number), .kind = FdbKind::kDynamic});
+      case 7: {  // its attributes change; what BPDU guard did is forgotten
+        const auto port = oracle_.ports.find(number);
+        if (port == oracle_.ports.end()) return;
+        RandomAttributes(&port->second);
+        port->second.blocked_until_s = 0;
+        meters_[number].Reset();
+        return Publish();
+      }
       case 6: {
         const int vid = RandomVid();
         return Flush(index, [vid](int at, const OracleEntry&) { return at == vid; },
@@ -168,6 +190,7 @@ class Simulation {
     const bool was_there = oracle_.ports.erase(number) != 0;
     if (!was_there || OneIn(3)) {
       oracle_.ports[number] = RandomPort();
+      meters_[number].Reset();
     }
     Publish();
     if (OneIn(3)) return;  // its entries stay: stale ones must lead nowhere
@@ -226,6 +249,20 @@ class Simulation {
 
   // --- the bridge under test ---
 
+  static uint32_t FeaturesOf(const OraclePort& from) {
+    uint32_t features = 0;
+    if (from.down) features |= kAdminDown;
+    if (!from.learns) features |= kNoLearning;
+    if (!from.floods_unknown) features |= kNoUnknownUnicastFlood;
+    if (!from.floods_multicast) features |= kNoMulticastFlood;
+    if (!from.floods_broadcast) features |= kNoBroadcastFlood;
+    if (from.isolated) features |= kIsolated;
+    if (from.hairpin) features |= kHairpin;
+    if (from.locked) features |= kLocked;
+    if (from.bpdu_guard) features |= kBpduGuard;
+    return features;
+  }
+
   static VlanSet SetOf(const std::set<int>& vids) {
     VlanSet set;
     for (const int vid : vids) set.Add(static_cast<VlanId>(vid));
@@ -252,6 +289,8 @@ class Simulation {
       port.untagged = SetOf(from.untagged);
       port.mtu = static_cast<uint32_t>(from.mtu);
       port.mac_limit = static_cast<uint32_t>(from.mac_limit);
+      port.features = FeaturesOf(from);
+      port.bpdu_recovery_s = static_cast<uint32_t>(from.bpdu_recovery_s);
       config_.ports[number] = &port;
       entries_[from.switch_index].ports.push_back(static_cast<PortIndex>(number));
     }
@@ -284,8 +323,8 @@ class Simulation {
     const uint32_t wire_length = OneIn(20) ? length + static_cast<uint32_t>(Below(200)) : length;
 
     const uint64_t limited_before = LimitedEvents();
-    const Decision& decision =
-        pipelines_[worker]->Process(ingress, frame.data(), length, wire_length, now_s_);
+    pipelines_[worker]->SetTime({.ns = uint64_t{now_s_} * 1'000'000'000, .s = now_s_});
+    const Decision& decision = pipelines_[worker]->Process(ingress, frame.data(), length, wire_length);
     const bool refused = LimitedEvents() != limited_before;
     const Verdict verdict = oracle_.Receive(ingress, frame, wire_length, now_s_, refused);
 
@@ -301,6 +340,11 @@ class Simulation {
       ++transmitted_[egress.port];
     }
     if (outputs != verdict.outputs) return Fail("outputs differ");
+    for (const EgressDrop& drop : decision.dropped) {
+      if (outputs.count(drop.port) != 0 || drop.reason != DropReason::kEgressMtuExceeded) {
+        return Fail("a dropped copy that should not be");
+      }
+    }
     forwarded_ += decision.forwarded ? 1 : 0;
     CompareCounters();
   }
@@ -358,6 +402,7 @@ class Simulation {
   EpochDomain epochs_;
   std::array<std::unique_ptr<Fdb>, kSwitches> fdbs_;
   std::array<std::vector<PortCounters>, kWorkers> counters_;
+  std::vector<PortMeters> meters_{kPortsMax};
   std::array<std::unique_ptr<Pipeline>, kWorkers> pipelines_;
   std::array<PortConfig, kPorts> ports_;
   std::array<SwitchEntry, kSwitches> entries_;

@@ -28,6 +28,31 @@ FakeNode::Device DeviceOf(const LinkRef& link) {
   return {link.netns, link.ifname};
 }
 
+// What a veth or netdev port works with: the device in the agent's own namespace.
+FakeNode::Device OwnDeviceOf(const DeviceRef& device) {
+  return {"", device.own_ifname()};
+}
+
+// With the node's mutex held.
+PortLink LinkOf(const FakeNode::Device& device, NamespaceId netns_id) {
+  PortLink link;
+  link.device = {Device::Kind::kPacket, MakeFile()};
+  link.netns_id = netns_id;
+  link.ifindex = 2;
+  link.mac = fake_node->macs[device.second];
+  link.mtu = fake_node->mtus[device];
+  link.is_up = fake_node->down.count(device) == 0;
+  return link;
+}
+
+PortLink TapLinkOf(NamespaceId netns_id) {
+  PortLink link;
+  link.device = {Device::Kind::kTap, MakeFile()};
+  link.netns_id = netns_id;
+  link.ifindex = 2;
+  return link;
+}
+
 }  // namespace
 
 absl::Status FakeNode::Step(const std::string& name) {
@@ -36,7 +61,7 @@ absl::Status FakeNode::Step(const std::string& name) {
   return ++steps == failing_step ? absl::InternalError("injected: " + name) : absl::OkStatus();
 }
 
-absl::StatusOr<TapLink> FakeLinks::CreateTap(const LinkRef& link, bridge::MacAddress, uint32_t mtu) {
+absl::StatusOr<PortLink> FakeLinks::CreateTap(const LinkRef& link, bridge::MacAddress, uint32_t mtu) {
   absl::Status status = fake_node->Step("CreateTap");
   if (!status.ok()) return status;
   std::lock_guard lock(fake_node->mutex);
@@ -44,8 +69,8 @@ absl::StatusOr<TapLink> FakeLinks::CreateTap(const LinkRef& link, bridge::MacAdd
   if (netns == fake_node->namespaces.end())
     return absl::InvalidArgumentError("no network namespace: " + link.netns);
   if (fake_node->devices.count(DeviceOf(link)) > 0) return absl::AlreadyExistsError("interface exists");
-  TapLink tap{MakeFile(), NamespaceId{4, netns->second}, 2};
-  fake_node->devices[DeviceOf(link)] = InodeOf(tap.tap);
+  PortLink tap = TapLinkOf(NamespaceId{4, netns->second});
+  fake_node->devices[DeviceOf(link)] = InodeOf(tap.device.file);
   fake_node->mtus[DeviceOf(link)] = mtu;
   return tap;
 }
@@ -54,14 +79,21 @@ absl::Status FakeLinks::KeepTap(const File&) {
   return fake_node->Step("KeepTap");
 }
 
-absl::Status FakeLinks::CheckPlace(const LinkRef& link) {
+absl::Status FakeLinks::CheckDevice(const DeviceRef& device) {
   std::lock_guard lock(fake_node->mutex);
-  if (fake_node->namespaces.count(link.netns) == 0) return absl::InvalidArgumentError("no namespace");
-  if (fake_node->devices.count(DeviceOf(link)) > 0) return absl::AlreadyExistsError("a device exists");
+  if (device.kind == DeviceRef::Kind::kNetdev) {
+    if (fake_node->devices.count(OwnDeviceOf(device)) == 0) return absl::NotFoundError("no such device");
+    if (fake_node->refused.count(device.link.ifname) > 0) return absl::FailedPreconditionError("refused");
+    return absl::OkStatus();
+  }
+  if (fake_node->namespaces.count(device.link.netns) == 0) return absl::InvalidArgumentError("no namespace");
+  if (fake_node->devices.count(DeviceOf(device.link)) > 0) return absl::AlreadyExistsError("a device exists");
+  if (device.kind == DeviceRef::Kind::kVeth && fake_node->devices.count(OwnDeviceOf(device)) > 0)
+    return absl::AlreadyExistsError("the host's end exists");
   return absl::OkStatus();
 }
 
-absl::StatusOr<TapLink> FakeLinks::AttachTap(const LinkRef& link, NamespaceId netns_id) {
+absl::StatusOr<PortLink> FakeLinks::AttachTap(const LinkRef& link, NamespaceId netns_id) {
   absl::Status status = fake_node->Step("AttachTap");
   if (!status.ok()) return status;
   std::lock_guard lock(fake_node->mutex);
@@ -71,9 +103,62 @@ absl::StatusOr<TapLink> FakeLinks::AttachTap(const LinkRef& link, NamespaceId ne
   auto device = fake_node->devices.find(DeviceOf(link));
   if (device == fake_node->devices.end()) return absl::FailedPreconditionError("no such device");
   if (fake_node->held.count(DeviceOf(link)) > 0) return absl::FailedPreconditionError("device is held");
-  TapLink tap{MakeFile(), netns_id, 2};
-  device->second = InodeOf(tap.tap);
+  PortLink tap = TapLinkOf(netns_id);
+  device->second = InodeOf(tap.device.file);
   return tap;
+}
+
+absl::StatusOr<PortLink> FakeLinks::OpenNetdev(const DeviceRef& device) {
+  absl::Status status = fake_node->Step("OpenNetdev");
+  if (!status.ok()) return status;
+  std::lock_guard lock(fake_node->mutex);
+  if (fake_node->devices.count(OwnDeviceOf(device)) == 0) return absl::NotFoundError("no such device");
+  if (fake_node->refused.count(device.link.ifname) > 0) return absl::FailedPreconditionError("refused");
+  if (device.host_stack == HostStack::kDrop) fake_node->unheard.insert(device.link.ifname);
+  return LinkOf(OwnDeviceOf(device), {});
+}
+
+void FakeLinks::ReleaseNetdev(const DeviceRef& device) {
+  std::lock_guard lock(fake_node->mutex);
+  fake_node->unheard.erase(device.link.ifname);
+}
+
+absl::StatusOr<PortLink> FakeLinks::CreateVeth(const DeviceRef& device, bridge::MacAddress, uint32_t mtu) {
+  absl::Status status = fake_node->Step("CreateVeth");
+  if (!status.ok()) return status;
+  status = CheckDevice(device);
+  if (!status.ok()) return status;
+  std::lock_guard lock(fake_node->mutex);
+  const FakeNode::Device ends[] = {DeviceOf(device.link), OwnDeviceOf(device)};
+  for (int i = 0; i < 2; ++i) {
+    fake_node->devices[ends[i]] = 0;
+    fake_node->veth_peers[ends[i]] = ends[1 - i];
+    fake_node->mtus[ends[i]] = mtu;
+  }
+  return LinkOf(ends[1], NamespaceId{4, fake_node->namespaces[device.link.netns]});
+}
+
+absl::StatusOr<PortLink> FakeLinks::AttachVeth(const DeviceRef& device, NamespaceId netns_id) {
+  absl::Status status = fake_node->Step("AttachVeth");
+  if (!status.ok()) return status;
+  std::lock_guard lock(fake_node->mutex);
+  auto netns = fake_node->namespaces.find(device.link.netns);
+  if (netns == fake_node->namespaces.end() || netns->second != netns_id.inode)
+    return absl::NotFoundError("namespace is gone");
+  if (fake_node->devices.count(OwnDeviceOf(device)) == 0)
+    return absl::FailedPreconditionError("no host's end");
+  return LinkOf(OwnDeviceOf(device), netns_id);
+}
+
+void FakeLinks::DeleteVeth(const DeviceRef& device) {
+  std::lock_guard lock(fake_node->mutex);
+  auto it = fake_node->veth_peers.find(OwnDeviceOf(device));
+  if (it == fake_node->veth_peers.end()) return;
+  const FakeNode::Device peer = it->second;
+  for (const FakeNode::Device& end : {OwnDeviceOf(device), peer}) {
+    fake_node->devices.erase(end);
+    fake_node->veth_peers.erase(end);
+  }
 }
 
 void FakeLinks::DeleteTap(File tap) {
@@ -86,12 +171,12 @@ void FakeLinks::DeleteTap(File tap) {
   }
 }
 
-absl::Status FakeLinks::SetMtu(const LinkRef& link, uint32_t mtu) {
+absl::Status FakeLinks::SetMtu(const DeviceRef& device, uint32_t mtu) {
   absl::Status status = fake_node->Step("SetMtu");
   if (!status.ok()) return status;
   std::lock_guard lock(fake_node->mutex);
-  if (fake_node->devices.count(DeviceOf(link)) == 0) return absl::NotFoundError("no such device");
-  fake_node->mtus[DeviceOf(link)] = mtu;
+  if (fake_node->devices.count(DeviceOf(device.link)) == 0) return absl::NotFoundError("no such device");
+  fake_node->mtus[DeviceOf(device.link)] = mtu;
   return absl::OkStatus();
 }
 
@@ -122,12 +207,15 @@ absl::Status FakeLinks::Announce(const LinkRef&, const std::vector<std::string>&
   return absl::OkStatus();
 }
 
-absl::Status FakeLinks::Watch(uint64_t watch_id, const LinkRef&, const TapLink& tap) {
+absl::Status FakeLinks::Watch(uint64_t watch_id, const DeviceRef& device, const PortLink* link) {
   absl::Status status = fake_node->Step("Watch");
   if (!status.ok()) return status;
-  if (!tap.tap.is_open()) return absl::InternalError("a closed TAP is watched");
+  if (link == nullptr && device.kind == DeviceRef::Kind::kTap)
+    return absl::InternalError("a TAP cannot be waited for");
+  if (link != nullptr && !link->device.file.is_open())
+    return absl::InternalError("a closed device is watched");
   std::lock_guard lock(fake_node->mutex);
-  fake_node->watches.insert(watch_id);
+  if (!fake_node->watches.insert(watch_id).second) return absl::InternalError("watched twice");
   return absl::OkStatus();
 }
 
@@ -176,21 +264,48 @@ void Dataplane::RemoveSwitch(bridge::SwitchIndex index) {
   fake_node->fdb.erase(index);
 }
 
-absl::StatusOr<bridge::PortIndex> Dataplane::AddPort(const bridge::PortConfig& config, File tap) {
+absl::StatusOr<bridge::PortIndex> Dataplane::AddPort(const bridge::PortConfig& config, Device device) {
   absl::Status status = fake_node->Step("AddPort");
   if (!status.ok()) return status;
-  uint64_t inode = agent::InodeOf(tap);
+  uint64_t inode = agent::InodeOf(device.file);
   std::lock_guard lock(fake_node->mutex);
   bridge::PortIndex index = 0;
   while (fake_node->ports.count(index) > 0) ++index;
   fake_node->ports[index] = {config, inode};
-  state_->files[index] = std::move(tap);
+  state_->files[index] = std::move(device.file);
   return index;
 }
 
-void Dataplane::UpdatePort(bridge::PortIndex index, const bridge::PortConfig& config) {
+File Dataplane::DetachDevice(bridge::PortIndex index) {
   std::lock_guard lock(fake_node->mutex);
-  fake_node->ports[index].first = config;
+  fake_node->ports[index].second = 0;
+  bridge::SwitchIndex on = fake_node->ports[index].first.switch_index;
+  std::erase_if(fake_node->fdb[on], [index](const auto& entry) {
+    return entry.second.port == index && entry.second.kind == FdbKind::kDynamic;
+  });
+  File file = std::move(state_->files[index]);
+  state_->files.erase(index);
+  return file;
+}
+
+absl::Status Dataplane::AttachDevice(bridge::PortIndex index, Device device) {
+  absl::Status status = fake_node->Step("AttachDevice");
+  if (!status.ok()) return status;
+  std::lock_guard lock(fake_node->mutex);
+  if (fake_node->ports[index].second != 0) return absl::InternalError("it has a device");
+  fake_node->ports[index].second = agent::InodeOf(device.file);
+  state_->files[index] = std::move(device.file);
+  return absl::OkStatus();
+}
+
+void Dataplane::UpdatePort(bridge::PortIndex index, const bridge::PortConfig& config) {
+  constexpr uint32_t kDown = bridge::kAdminDown | bridge::kLinkDown;
+  std::lock_guard lock(fake_node->mutex);
+  const uint32_t before = std::exchange(fake_node->ports[index].first, config).features;
+  if ((~before & config.features & kDown) == 0) return;
+  std::erase_if(fake_node->fdb[config.switch_index], [index](const auto& entry) {
+    return entry.second.port == index && entry.second.kind == FdbKind::kDynamic;
+  });
 }
 
 File Dataplane::RemovePort(bridge::PortIndex index) {
@@ -266,11 +381,42 @@ uint32_t Dataplane::FdbDynamicCount(bridge::SwitchIndex index, bridge::PortIndex
 bridge::FdbEvents Dataplane::FdbEvents(bridge::SwitchIndex) const {
   return {};
 }
-PortStats Dataplane::ReadPort(bridge::PortIndex) const {
-  return {};
+
+PortStats Dataplane::ReadPort(bridge::PortIndex index) const {
+  std::lock_guard lock(fake_node->mutex);
+  PortStats stats = fake_node->stats[index];
+  stats.has_device = fake_node->ports[index].second != 0;
+  return stats;
 }
+
 bridge::PortTotals Dataplane::ReadSwitch(bridge::SwitchIndex) const {
   return {};
+}
+
+std::vector<WorkerStats> Dataplane::ReadWorkers() const {
+  return {};
+}
+
+std::vector<bridge::FdbMoves> Dataplane::FdbMoves(bridge::SwitchIndex) const {
+  std::lock_guard lock(fake_node->mutex);
+  return fake_node->moves;
+}
+
+void Dataplane::SetFdbLogging(bridge::SwitchIndex index, bool is_logging) {
+  std::lock_guard lock(fake_node->mutex);
+  if (is_logging) fake_node->logged.insert(index);
+  if (!is_logging) fake_node->logged.erase(index);
+}
+
+bool Dataplane::TakeFdbChanges(bridge::SwitchIndex, std::vector<bridge::FdbChange>* changes) {
+  std::lock_guard lock(fake_node->mutex);
+  *changes = std::exchange(fake_node->fdb_changes, {});
+  return !fake_node->has_overflown;
+}
+
+std::vector<VlanTotals> Dataplane::ReadVlans(bridge::SwitchIndex) const {
+  std::lock_guard lock(fake_node->mutex);
+  return fake_node->vlans;
 }
 
 }  // namespace ringswitch

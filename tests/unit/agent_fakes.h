@@ -25,15 +25,26 @@ struct FakeNode {
   using Device = std::pair<std::string, std::string>;  // namespace, interface
 
   std::mutex mutex;                    // guards the following
-  std::map<Device, uint64_t> devices;  // inode of the file that stands for the TAP
+  std::map<Device, uint64_t> devices;  // inode of the file that stands for the TAP; a netdev or veth: 0
+  std::map<Device, Device> veth_peers;
   std::map<Device, uint32_t> mtus;
+  std::map<std::string, bridge::MacAddress> macs;  // of netdevs
+  std::set<std::string> refused;                   // netdevs that cannot be a port
+  std::set<std::string> unheard;                   // netdevs that the host's stack does not hear
   std::map<Device, std::vector<std::string>> addresses;
   std::set<Device> down;
   std::set<Device> held;                       // by another process: no attaching
   std::map<std::string, uint64_t> namespaces;  // inode by path
   std::set<uint64_t> watches;
   std::map<bridge::SwitchIndex, bridge::SwitchConfig> switches;
-  std::map<bridge::PortIndex, std::pair<bridge::PortConfig, uint64_t>> ports;  // and the inode of the file
+  // And the inode of the file; 0: it has no device.
+  std::map<bridge::PortIndex, std::pair<bridge::PortConfig, uint64_t>> ports;
+  std::map<bridge::PortIndex, PortStats> stats;  // what ReadPort says, the device aside
+  std::vector<bridge::FdbMoves> moves;
+  std::vector<bridge::FdbChange> fdb_changes;
+  bool has_overflown = false;  // what TakeFdbChanges says
+  std::set<bridge::SwitchIndex> logged;
+  std::vector<VlanTotals> vlans;
   std::map<bridge::SwitchIndex, std::map<std::pair<uint64_t, bridge::VlanId>, bridge::FdbTarget>> fdb;
   uint32_t fdb_capacity = 1000;
   int announcements = 0;
@@ -51,17 +62,22 @@ extern FakeNode* fake_node;  // set by the test
 
 class FakeLinks final : public Links {
  public:
-  absl::StatusOr<TapLink> CreateTap(const LinkRef& link, bridge::MacAddress mac, uint32_t mtu) override;
-  absl::Status CheckPlace(const LinkRef& link) override;
-  absl::StatusOr<TapLink> AttachTap(const LinkRef& link, NamespaceId netns_id) override;
+  absl::StatusOr<PortLink> CreateTap(const LinkRef& link, bridge::MacAddress mac, uint32_t mtu) override;
+  absl::Status CheckDevice(const DeviceRef& device) override;
+  absl::StatusOr<PortLink> AttachTap(const LinkRef& link, NamespaceId netns_id) override;
   absl::Status KeepTap(const File& tap) override;
   void DeleteTap(File tap) override;
-  absl::Status SetMtu(const LinkRef& link, uint32_t mtu) override;
+  absl::StatusOr<PortLink> OpenNetdev(const DeviceRef& device) override;
+  absl::StatusOr<PortLink> CreateVeth(const DeviceRef& device, bridge::MacAddress mac, uint32_t mtu) override;
+  absl::StatusOr<PortLink> AttachVeth(const DeviceRef& device, NamespaceId netns_id) override;
+  void DeleteVeth(const DeviceRef& device) override;
+  void ReleaseNetdev(const DeviceRef& device) override;
+  absl::Status SetMtu(const DeviceRef& device, uint32_t mtu) override;
   absl::StatusOr<LinkInfo> GetLink(const LinkRef& link) override;
   absl::Status Configure(const LinkRef& link, const std::vector<std::string>& addresses,
                          const std::vector<LinkRoute>& routes) override;
   absl::Status Announce(const LinkRef& link, const std::vector<std::string>& addresses) override;
-  absl::Status Watch(uint64_t watch_id, const LinkRef& link, const TapLink& tap) override;
+  absl::Status Watch(uint64_t watch_id, const DeviceRef& device, const PortLink* link) override;
   void Unwatch(uint64_t watch_id) override;
 };
 

@@ -46,6 +46,9 @@ class StateStoreTest : public testing::Test {
     spec.ageing_disabled = true;
     spec.fdb_capacity = 99;
     spec.group_forward_mask = 0x4001;
+    spec.vlan_counters = true;
+    spec.flap_moves = 5;
+    spec.flap_hold_s = 30;
     return spec;
   }
   static StoredPort Port() {
@@ -54,7 +57,7 @@ class StateStoreTest : public testing::Test {
     spec.name = "c1:eth0";
     spec.id = 12;
     spec.switch_name = "sw0";
-    spec.link = {"/run/netns/h1", "eth0"};
+    spec.device.link = {"/run/netns/h1", "eth0"};
     spec.mac = *bridge::MacAddress::Parse("02:00:00:00:0a:01");
     spec.mtu = 9000;
     spec.vlans = VlanMembership{true, 0, {}, 5};
@@ -65,6 +68,21 @@ class StateStoreTest : public testing::Test {
     spec.attachment = AttachmentSpec{"c1", "net", {{"10.0.0.2/24"}, {{"0.0.0.0/0", "10.0.0.1", 1400, 7}}}};
     port.netns_id = {4, 4026532000};
     return port;
+  }
+  // None as it is by default.
+  static PortAttributes Attributes() {
+    PortAttributes attributes;
+    attributes.admin_up = attributes.learning = false;
+    attributes.flood_unknown_unicast = attributes.flood_multicast = attributes.flood_broadcast = false;
+    attributes.isolated = attributes.hairpin = attributes.locked = true;
+    attributes.router_advertisement_guard = attributes.dhcp_server_guard = true;
+    attributes.bpdu_recovery_s = 30;
+    for (size_t i = 0; i < bridge::kFloodClasses; ++i)
+      attributes.storm[i] = {{100 + i, 10 + i}, {kBitRateMax - i, kByteBurstMax * 8 - i}};
+    attributes.receive_rate = {1000, 65'536 * 8};
+    attributes.transmit_rate = {2000, 8};
+    attributes.source_guard = {true, true, {bridge::MacAddress(0x02000000000b)}, {"10.0.0.9", "fd00::9"}};
+    return attributes;
   }
 
   std::string directory_;
@@ -101,6 +119,76 @@ TEST_F(StateStoreTest, AccessPortAndPlainPortComeBack) {
   EXPECT_FALSE(PortFromJson(ToJson(port))->spec.attachment.has_value());
   port.spec.vlans.reset();
   EXPECT_FALSE(PortFromJson(ToJson(port))->spec.vlans.has_value());
+}
+
+TEST_F(StateStoreTest, AttributesAndDevicesComeBack) {
+  StoredPort port = Port();
+  EXPECT_EQ(PortFromJson(ToJson(port))->spec.attributes, PortAttributes());
+  EXPECT_TRUE(PortFromJson(ToJson(port))->is_made);
+  port.spec.attributes = Attributes();
+  port.is_made = false;
+  port.spec.device = {DeviceRef::Kind::kVeth, {"/run/netns/h1", "eth0"}, "rsv12", HostStack::kDrop, false};
+  absl::StatusOr<StoredPort> read = PortFromJson(ToJson(port));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->spec.attributes, Attributes());
+  EXPECT_EQ(read->spec.device.kind, DeviceRef::Kind::kVeth);
+  EXPECT_EQ(read->spec.device.host_ifname, "rsv12");
+  EXPECT_FALSE(read->is_made);
+  port.spec.attributes.bpdu_recovery_s = 0;
+  port.spec.device = {DeviceRef::Kind::kNetdev, {"", "eth1"}, "", HostStack::kKeep, true};
+  read = PortFromJson(ToJson(port));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->spec.attributes.bpdu_recovery_s, 0u);
+  EXPECT_EQ(read->spec.device.kind, DeviceRef::Kind::kNetdev);
+  EXPECT_EQ(read->spec.device.host_stack, HostStack::kKeep);
+  EXPECT_TRUE(read->spec.device.software_offload);
+  absl::StatusOr<SwitchSpec> on = SwitchFromJson(ToJson(Switch()));
+  EXPECT_TRUE(on->vlan_counters);
+  EXPECT_EQ(on->flap_moves, 5u);
+  EXPECT_EQ(on->flap_hold_s, 30u);
+}
+
+// As an agent wrote them that had TAPs and nothing of the rest.
+TEST_F(StateStoreTest, FilesOfEarlierAgentsAreRead) {
+  Write("switch.sw0.json", R"({"format": 1, "name": "sw0", "id": 1, "mode": "bridge", "vlan_aware": true,
+    "default_vid": 1, "ageing_time_s": 300, "ageing_disabled": false, "fdb_capacity": 16384,
+    "group_forward_mask": 0})");
+  Write("port.p1.json", R"({"format": 1, "name": "p1", "id": 2, "switch": "sw0", "netns": "/run/netns/h1",
+    "netns_device": 4, "netns_inode": 5, "netns_cookie": 6, "ifname": "eth0",
+    "mac_address": "02:00:00:00:0a:01", "mtu": 1500, "mac_limit": 0, "vlans": {"access_vid": 1},
+    "pod": {"namespace": "", "name": "", "uid": "", "container_id": ""}})");
+  Write("fdb.sw0.json", R"({"format": 1, "entries": [
+    {"mac_address": "02:00:00:00:0b:01", "vid": 1, "port": "p1"}]})");
+  StoredState state = store_->Load();
+  EXPECT_THAT(store_->Problems(), IsEmpty());
+  ASSERT_EQ(state.ports.size(), 1u);
+  EXPECT_EQ(state.ports[0].spec.device.kind, DeviceRef::Kind::kTap);
+  EXPECT_EQ(state.ports[0].spec.attributes, PortAttributes());
+  ASSERT_EQ(state.switches.size(), 1u);
+  EXPECT_EQ(state.switches[0].flap_moves, 0u);
+  EXPECT_EQ(state.fdb["sw0"].size(), 1u);
+}
+
+TEST_F(StateStoreTest, AFileThatDescribesAnotherObjectIsSetAside) {
+  store_->SaveSwitch(Switch());
+  store_->SavePort(Port());
+  std::filesystem::copy(directory_ + "/port.c1:eth0.json", directory_ + "/port.p2.json");
+  std::filesystem::copy(directory_ + "/switch.sw0.json", directory_ + "/switch.sw1.json");
+  StoredState state = store_->Load();
+  EXPECT_EQ(state.ports.size(), 1u);
+  EXPECT_EQ(state.switches.size(), 1u);
+  EXPECT_THAT(store_->Problems(),
+              ElementsAre(HasSubstr("it describes \"c1:eth0\""), HasSubstr("it describes \"sw0\"")));
+  EXPECT_THAT(Read("port.p2.json.damaged"), HasSubstr("c1:eth0"));
+}
+
+TEST_F(StateStoreTest, RatesOutOfRangeAreRefused) {
+  StoredPort port = Port();
+  for (const bridge::Rate& rate :
+       {bridge::Rate{kBitRateMax + 1, 1}, bridge::Rate{1, kByteBurstMax * 8 + 1}, bridge::Rate{1000, 0}}) {
+    port.spec.attributes.receive_rate = rate;
+    EXPECT_FALSE(PortFromJson(ToJson(port)).ok()) << rate.per_second;
+  }
 }
 
 TEST_F(StateStoreTest, DamagedFileIsKeptAsideAndNamed) {

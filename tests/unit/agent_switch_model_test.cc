@@ -129,7 +129,7 @@ TEST_F(SwitchModelTest, ErrorsSayWhy) {
   nowhere.switch_name = "sw9";
   EXPECT_EQ(ErrorReasonOf(model_->CreatePort(nowhere, false).status()).reason, "SWITCH_NOT_FOUND");
   PortRequest no_namespace = Port("p3");
-  no_namespace.netns = "/run/netns/other";
+  no_namespace.device.netns = "/run/netns/other";
   EXPECT_EQ(FieldViolationsOf(model_->CreatePort(no_namespace, false).status()).at(0).field,
             "port.tap.netns");
   EXPECT_EQ(ErrorReasonOf(model_->DeleteSwitch("sw0", false)).reason, "SWITCH_HAS_PORTS");

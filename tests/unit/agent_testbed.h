@@ -52,6 +52,7 @@ class SwitchModelTest : public testing::Test {
     node_.switches.clear();
     node_.fdb.clear();
     node_.watches.clear();
+    node_.unheard.clear();
   }
   void Restart(const std::string& boot_id = "boot-1") {
     Stop();
@@ -68,11 +69,41 @@ class SwitchModelTest : public testing::Test {
     PortRequest request;
     request.name = name;
     request.switch_name = "sw0";
-    request.has_device = true;
-    request.netns = kNetns;
-    request.ifname = ifname;
+    request.device.kind = DeviceRequest::Kind::kTap;
+    request.device.netns = kNetns;
+    request.device.ifname = ifname;
     request.mac_address = "02:00:00:00:0a:01";
     return request;
+  }
+  static PortRequest Veth(const std::string& name, const std::string& ifname = "eth0") {
+    PortRequest request = Port(name, ifname);
+    request.device.kind = DeviceRequest::Kind::kVeth;
+    return request;
+  }
+  static PortRequest Netdev(const std::string& name, const std::string& ifname) {
+    PortRequest request;
+    request.name = name;
+    request.switch_name = "sw0";
+    request.device.kind = DeviceRequest::Kind::kNetdev;
+    request.device.ifname = ifname;
+    return request;
+  }
+  // A device of the agent's own namespace comes into being, or goes.
+  void AddNetdev(const std::string& ifname, uint64_t mac = 0x020000000001, uint32_t mtu = 1400) {
+    std::lock_guard lock(node_.mutex);
+    node_.devices[{"", ifname}] = 0;
+    node_.macs[ifname] = bridge::MacAddress(mac);
+    node_.mtus[{"", ifname}] = mtu;
+  }
+  void RemoveNetdev(const std::string& ifname) {
+    std::lock_guard lock(node_.mutex);
+    node_.devices.erase({"", ifname});
+  }
+  bool HasState(const std::string& name, PortState state) {
+    return Eventually([&] {
+      absl::StatusOr<PortView> view = model_->GetPort(name);
+      return view.ok() && view->state == state;
+    });
   }
   static PortRequest Trunk(const std::string& name, uint32_t native_vid) {
     PortRequest request = Port(name);

@@ -30,9 +30,9 @@ PortRequest GoodPort() {
   PortRequest request;
   request.name = "p1";
   request.switch_name = "sw0";
-  request.has_device = true;
-  request.netns = "/run/netns/h1";
-  request.ifname = "eth0";
+  request.device.kind = DeviceRequest::Kind::kTap;
+  request.device.netns = "/run/netns/h1";
+  request.device.ifname = "eth0";
   return request;
 }
 
@@ -96,32 +96,32 @@ TEST(Verification, SwitchFields) {
           {"default VID 4095", [](SwitchRequest* r) { r->default_vid = 4095; }, "switch.default_vid"},
           {"ageing 0",
            [](SwitchRequest* r) {
-             r->ageing_time = AgeingTime{0, 0};
+             r->ageing_time = DurationRequest{0, 0};
            },
            "switch.ageing_time"},
           {"ageing 1",
            [](SwitchRequest* r) {
-             r->ageing_time = AgeingTime{1, 0};
+             r->ageing_time = DurationRequest{1, 0};
            },
            nullptr},
           {"ageing longest",
            [](SwitchRequest* r) {
-             r->ageing_time = AgeingTime{1'000'000, 0};
+             r->ageing_time = DurationRequest{1'000'000, 0};
            },
            nullptr},
           {"ageing too long",
            [](SwitchRequest* r) {
-             r->ageing_time = AgeingTime{1'000'001, 0};
+             r->ageing_time = DurationRequest{1'000'001, 0};
            },
            "switch.ageing_time"},
           {"ageing negative",
            [](SwitchRequest* r) {
-             r->ageing_time = AgeingTime{-1, 0};
+             r->ageing_time = DurationRequest{-1, 0};
            },
            "switch.ageing_time"},
           {"ageing fraction",
            [](SwitchRequest* r) {
-             r->ageing_time = AgeingTime{1, 5};
+             r->ageing_time = DurationRequest{1, 5};
            },
            "switch.ageing_time"},
           {"capacity least", [](SwitchRequest* r) { r->fdb_capacity = 16; }, nullptr},
@@ -138,7 +138,7 @@ TEST(Verification, SwitchFields) {
 
 TEST(Verification, AgeingZeroNamesTheAlternatives) {
   SwitchRequest request = GoodSwitch();
-  request.ageing_time = AgeingTime{0, 0};
+  request.ageing_time = DurationRequest{0, 0};
   std::string message(Verification::NewSwitch(request).status().message());
   EXPECT_THAT(message, HasSubstr("learning=false"));
   EXPECT_THAT(message, HasSubstr("ageing_disabled"));
@@ -158,20 +158,20 @@ TEST(Verification, PortFields) {
           {"no name", [](PortRequest* r) { r->name = ""; }, "port.name"},
           {"colons in the name", [](PortRequest* r) { r->name = "c1:eth0"; }, nullptr},
           {"name too long", [](PortRequest* r) { r->name = std::string(129, 'a'); }, "port.name"},
-          {"no device", [](PortRequest* r) { r->has_device = false; }, "port.tap"},
-          {"own namespace", [](PortRequest* r) { r->netns = ""; }, nullptr},
-          {"relative path", [](PortRequest* r) { r->netns = "h1"; }, "port.tap.netns"},
-          {"no interface name", [](PortRequest* r) { r->ifname = ""; }, "port.tap.ifname"},
-          {"interface name too long", [](PortRequest* r) { r->ifname = "abcdefghijklmnop"; },
+          {"no device", [](PortRequest* r) { r->device.kind = DeviceRequest::Kind::kUnset; }, "port.tap"},
+          {"own namespace", [](PortRequest* r) { r->device.netns = ""; }, nullptr},
+          {"relative path", [](PortRequest* r) { r->device.netns = "h1"; }, "port.tap.netns"},
+          {"no interface name", [](PortRequest* r) { r->device.ifname = ""; }, "port.tap.ifname"},
+          {"interface name too long", [](PortRequest* r) { r->device.ifname = "abcdefghijklmnop"; },
            "port.tap.ifname"},
-          {"slash in it", [](PortRequest* r) { r->ifname = "a/b"; }, "port.tap.ifname"},
-          {"space in it", [](PortRequest* r) { r->ifname = "a b"; }, "port.tap.ifname"},
-          {"dots", [](PortRequest* r) { r->ifname = ".."; }, "port.tap.ifname"},
-          {"percent in it", [](PortRequest* r) { r->ifname = "eth%d"; }, "port.tap.ifname"},
-          {"byte 0xa0 in it", [](PortRequest* r) { r->ifname = "\xc3\xa0"; }, "port.tap.ifname"},
-          {"UTF-8 in it", [](PortRequest* r) { r->ifname = "\xc3\xa4"; }, nullptr},
-          {"all", [](PortRequest* r) { r->ifname = "all"; }, "port.tap.ifname"},
-          {"default", [](PortRequest* r) { r->ifname = "default"; }, "port.tap.ifname"},
+          {"slash in it", [](PortRequest* r) { r->device.ifname = "a/b"; }, "port.tap.ifname"},
+          {"space in it", [](PortRequest* r) { r->device.ifname = "a b"; }, "port.tap.ifname"},
+          {"dots", [](PortRequest* r) { r->device.ifname = ".."; }, "port.tap.ifname"},
+          {"percent in it", [](PortRequest* r) { r->device.ifname = "eth%d"; }, "port.tap.ifname"},
+          {"byte 0xa0 in it", [](PortRequest* r) { r->device.ifname = "\xc3\xa0"; }, "port.tap.ifname"},
+          {"UTF-8 in it", [](PortRequest* r) { r->device.ifname = "\xc3\xa4"; }, nullptr},
+          {"all", [](PortRequest* r) { r->device.ifname = "all"; }, "port.tap.ifname"},
+          {"default", [](PortRequest* r) { r->device.ifname = "default"; }, "port.tap.ifname"},
           {"MAC with dashes", [](PortRequest* r) { r->mac_address = "02-00-00-00-0A-01"; }, nullptr},
           {"no MAC", [](PortRequest* r) { r->mac_address = "02:00"; }, "port.mac_address"},
           {"group", [](PortRequest* r) { r->mac_address = "01:00:5e:00:00:01"; }, "port.mac_address"},
@@ -255,15 +255,15 @@ TEST(Verification, FixedFieldsMayBeRepeatedButNotChanged) {
   PortSpec present;
   present.name = "p1";
   present.switch_name = "sw0";
-  present.link = {"/run/netns/h1", "eth0"};
+  present.device.link = {"/run/netns/h1", "eth0"};
   present.mac = *bridge::MacAddress::Parse("02:00:00:00:0a:01");
   PortUpdate update;
   update.switch_name = "sw0";
-  update.link = present.link;
+  update.device = GoodPort().device;
   update.mac_address = "02-00-00-00-0A-01";
   EXPECT_TRUE(Verification::ChangedPort(present, update, on).ok());
   update.switch_name = "sw1";
-  update.link->ifname = "eth1";
+  update.device->ifname = "eth1";
   update.mac_address = "02:00:00:00:0a:02";
   EXPECT_THAT(Fields(Verification::ChangedPort(present, update, on).status()),
               ElementsAre("port.switch_name", "port.tap", "port.mac_address"));

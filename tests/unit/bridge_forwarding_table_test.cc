@@ -89,6 +89,20 @@ std::vector<Row> AddressRows() {
        .ports = {"access 1", "access 1"},
        .input = {1, Unicast("000000000000", kFromA)},
        .outputs = {{2, Unicast("000000000000", kFromA)}}},
+      {.name = "P10 behind the outermost tag all is payload: another tag, cut off",
+       .ports = {"trunk 10", "access 10"},
+       .input = {1, MakeFrame(18, "ffffffffffff 020000000a01 8100000a 8100")},
+       .outputs = {{2, MakeFrame(14, "ffffffffffff 020000000a01 8100")}}},
+      {.name = "P11 an IPv4 header that is none changes nothing",
+       .ports = kFour,
+       .input = {1, MakeFrame(34, "01005e000016 020000000a01 0800 0f00ffff")},
+       .outputs = {{2, MakeFrame(34, "01005e000016 020000000a01 0800 0f00ffff")},
+                   {3, MakeFrame(34, "01005e000016 020000000a01 0800 0f00ffff")},
+                   {4, MakeFrame(34, "01005e000016 020000000a01 0800 0f00ffff")}}},
+      {.name = "P11 an IPv6 header cut off changes nothing",
+       .ports = {"access 1", "access 1"},
+       .input = {1, MakeFrame(16, "333300000016 020000000a01 86dd 6000")},
+       .outputs = {{2, MakeFrame(16, "333300000016 020000000a01 86dd 6000")}}},
       {.name = "a frame of a port that is no longer there",
        .ports = {"none", "access 1"},
        .input = {1, F1()},
@@ -183,12 +197,12 @@ std::vector<Row> GroupRows() {
        .ports = kFour,
        .input = {3, F16()},
        .outputs = {{1, F16()}, {2, F16()}, {4, F16()}}},
-      {.name = "BR-20/F9/L7 LLDP: not forwarded, the source learned",
+      {.name = "BR-20/F9/L7/G4 LLDP: not forwarded, the source learned",
        .ports = kFour,
        .input = {1, F9()},
        .drop = DropReason::kReservedGroup,
        .fdb = {{"02:00:00:00:0a:01 1 p1"}}},
-      {.name = "BR-20/F10 STP: not forwarded",
+      {.name = "BR-20/F10/G1 STP: not forwarded, though no bridge here speaks it",
        .ports = kFour,
        .input = {1, F10()},
        .drop = DropReason::kReservedGroup},
@@ -211,6 +225,20 @@ std::vector<Row> GroupRows() {
        .config = Forwarding(0xffff),
        .input = {1, MakeFrame(60, "0180c2000001 020000000a01 8808 0001ffff")},
        .drop = DropReason::kReservedGroup},
+      {.name = "G1 STP with bit 0 set: flooded",
+       .ports = {"access 1", "access 1"},
+       .config = Forwarding(0x0001),
+       .input = {1, F10()},
+       .outputs = {{2, F10()}}},
+      {.name = "G9 Cisco's groups are multicast like any other",
+       .ports = {"access 1", "access 1"},
+       .input = {1, MakeFrame(60, "01000ccccccc 020000000a01 88b5")},
+       .outputs = {{2, MakeFrame(60, "01000ccccccc 020000000a01 88b5")}}},
+      {.name = "F7/F8/F13 IP multicast floods, as other multicast does",
+       .ports = {"access 1", "access 1", "access 1"},
+       .input = {1, MakeFrame(60, "01005e0000fb 020000000a01 0800 4500")},
+       .outputs = {{2, MakeFrame(60, "01005e0000fb 020000000a01 0800 4500")},
+                   {3, MakeFrame(60, "01005e0000fb 020000000a01 0800 4500")}}},
       {.name = "BR-20 tagged LLDP: classified and learned in its VLAN, not forwarded",
        .ports = {"trunk 10", "trunk 10"},
        .input = {1, MakeFrame(64, "0180c200000e 020000000a01 8100000a 88cc")},
@@ -262,7 +290,7 @@ std::vector<Row> SizeRows() {
        .input = {1, Long(9014)},
        .outputs = {{3, Long(9014)}, {4, LongTagged(9018)}},
        .egress_drops = {kTooLongForP2}},
-      {.name = "O30 a super-frame counts with header and segment",
+      {.name = "O1/O30/T3/T7 a super-frame counts once, its length against the MTU is header and segment",
        .ports = {"access 10", "access 10"},
        .input = {1, Long(65000)},
        .wire_length = 1514,
@@ -302,12 +330,12 @@ INSTANTIATE_TEST_SUITE_P(Bridge, ForwardingTable, testing::ValuesIn(ForwardingRo
 
 TEST(DropReasons, EachHasARow) {
   // Made by the worker and by io from what the kernel says; the integration tests cover these.
-  const std::set<DropReason> of_worker = {DropReason::kFrameTruncated,  DropReason::kInvalidOffloadHeader,
-                                          DropReason::kEgressPortDown,  DropReason::kEgressDeviceGone,
-                                          DropReason::kEgressRefused,   DropReason::kEgressNoBuffer,
-                                          DropReason::kEgressQueueFull, DropReason::kEgressError};
+  const std::set<DropReason> of_worker = {
+      DropReason::kFrameTruncated,   DropReason::kInvalidOffloadHeader, DropReason::kEgressPortDown,
+      DropReason::kEgressDeviceGone, DropReason::kEgressRefused,        DropReason::kEgressNoBuffer,
+      DropReason::kEgressQueueFull,  DropReason::kEgressError,          DropReason::kEgressNotSegmentable};
   std::set<DropReason> seen = of_worker;
-  for (const auto* rows : {&VlanRows(), &ForwardingRows()}) {
+  for (const auto* rows : {&VlanRows(), &ForwardingRows(), &PortRows(), &GuardRows()}) {
     for (const Row& row : *rows) {
       if (row.drop) seen.insert(*row.drop);
       for (const EgressDrop& drop : row.egress_drops) seen.insert(drop.reason);
@@ -370,7 +398,7 @@ TEST(Learning, NotLearnedIsCountedOnForwardedFramesOnly) {
   EXPECT_EQ(testbed.fdb().Events().limited, 2u);
 }
 
-TEST(Learning, FullSwitchStillForwards) {
+TEST(Learning, FullSwitchStillForwards) {  // L12
   Testbed testbed({"access 1", "access 1"}, {}, kFdbCapacityMin);
   for (uint8_t last = 1; last <= 100; ++last) {
     FrameBytes frame = F1();
@@ -405,15 +433,15 @@ TEST(Removal, PortOfAnotherSwitchIsNoEgress) {
   config.ports[1] = &there;
   config.switches[0] = &entry;
   std::vector<PortCounters> counters(kPortsMax);
-  Pipeline pipeline(counters);
+  std::vector<PortMeters> meters(kPortsMax);
+  Pipeline pipeline(counters, meters, 0);
   const FrameBytes frame = F2();
-  EXPECT_EQ(pipeline.Process(0, frame.data(), 60, 60, 1).reason, DropReason::kPortRemoved)
+  EXPECT_EQ(pipeline.Process(0, frame.data(), 60, 60).reason, DropReason::kPortRemoved)
       << "no configuration yet";
   pipeline.SetConfig(&config);
-  EXPECT_EQ(pipeline.Process(1, frame.data(), 60, 60, 1).reason, DropReason::kPortRemoved)
-      << "no such switch";
+  EXPECT_EQ(pipeline.Process(1, frame.data(), 60, 60).reason, DropReason::kPortRemoved) << "no such switch";
   ASSERT_EQ(fdb.AddStatic({kA, kVlanIdNone}, 1, false), FdbResult::kOk);
-  EXPECT_EQ(pipeline.Process(0, frame.data(), 60, 60, 1).reason, DropReason::kNoEgressPort);
+  EXPECT_EQ(pipeline.Process(0, frame.data(), 60, 60).reason, DropReason::kNoEgressPort);
 }
 
 TEST(Received, FrameThatIoRefusedIsCountedAsReceivedAndDropped) {

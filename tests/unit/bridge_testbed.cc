@@ -1,9 +1,12 @@
 #include "tests/unit/bridge_testbed.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <ostream>
 #include <sstream>
 
@@ -35,31 +38,106 @@ void SetPvid(VlanId vid, PortConfig* port) {
   port->untagged.Add(vid);
 }
 
+uint32_t FeatureOf(const std::string& word) {
+  static const std::map<std::string, uint32_t> kWords = {
+      {"down", kAdminDown},
+      {"link-down", kLinkDown},
+      {"no-learning", kNoLearning},
+      {"no-unknown-flood", kNoUnknownUnicastFlood},
+      {"no-multicast-flood", kNoMulticastFlood},
+      {"no-broadcast-flood", kNoBroadcastFlood},
+      {"isolated", kIsolated},
+      {"hairpin", kHairpin},
+      {"locked", kLocked},
+      {"bpdu-guard", kBpduGuard},
+      {"mac-guard", kSourceMacGuard},
+      {"address-guard", kSourceAddressGuard},
+      {"ra-guard", kRouterAdvertisementGuard},
+      {"dhcp-guard", kDhcpServerGuard},
+  };
+  const auto found = kWords.find(word);
+  return found != kWords.end() ? found->second : 0;
+}
+
+// "10/2"
+Rate ParseRate(const std::string& text) {
+  const size_t slash = text.find('/');
+  return {.per_second = std::stoull(text), .burst = std::stoull(text.substr(slash + 1))};
+}
+
+bool ParseStorm(const std::string& word, const std::string& value, PortConfig* port) {
+  static constexpr std::string_view kPrefix = "storm-", kBits = "-bits";
+  static constexpr std::array<std::string_view, kFloodClasses> kClasses = {"broadcast", "multicast",
+                                                                           "unknown"};
+  if (word.rfind(kPrefix, 0) != 0) return false;
+  std::string_view name = std::string_view(word).substr(kPrefix.size());
+  const bool is_bits = name.size() > kBits.size() && name.substr(name.size() - kBits.size()) == kBits;
+  if (is_bits) name.remove_suffix(kBits.size());
+  for (size_t i = 0; i < kFloodClasses; ++i) {
+    if (name != kClasses[i]) continue;
+    (is_bits ? port->storm[i].bits : port->storm[i].frames) = ParseRate(value);
+    port->features |= kStormControl;
+    return true;
+  }
+  return false;
+}
+
+void AddGuarded(const std::string& text, SourceGuard* guard) {
+  Ipv4Address ipv4;
+  Ipv6Address ipv6;
+  if (::inet_pton(AF_INET, text.c_str(), ipv4.data()) == 1) {
+    guard->ipv4.push_back(ipv4);
+  } else if (::inet_pton(AF_INET6, text.c_str(), ipv6.data()) == 1) {
+    guard->ipv6.push_back(ipv6);
+  } else {
+    ADD_FAILURE() << text << " is no address";
+  }
+}
+
+// What takes a value.
+void SetAttribute(const std::string& word, const std::string& value, PortConfig* port) {
+  if (word == "access") {
+    port->vlan_mode = VlanMode::kAccess;
+    SetPvid(static_cast<VlanId>(std::stoul(value)), port);
+  } else if (word == "trunk") {
+    port->vlan_mode = VlanMode::kTrunk;
+    AddVlans(value, &port->members);
+  } else if (word == "native") {
+    SetPvid(static_cast<VlanId>(std::stoul(value)), port);
+  } else if (word == "mtu") {
+    port->mtu = static_cast<uint32_t>(std::stoul(value));
+  } else if (word == "limit") {
+    port->mac_limit = static_cast<uint32_t>(std::stoul(value));
+  } else if (word == "bpdu-recovery") {
+    port->bpdu_recovery_s = static_cast<uint32_t>(std::stoul(value));
+  } else if (word == "mac") {
+    port->source_guard.macs.push_back(*MacAddress::Parse(value));
+  } else if (word == "ip") {
+    AddGuarded(value, &port->source_guard);
+  } else if (word == "receive-rate") {
+    port->receive_rate = ParseRate(value);
+    port->features |= kReceiveRate;
+  } else if (word == "transmit-rate") {
+    port->transmit_rate = ParseRate(value);
+    port->features |= kTransmitRate;
+  } else if (!ParseStorm(word, value, port)) {
+    ADD_FAILURE() << "a port cannot say " << word;
+  }
+}
+
 std::unique_ptr<PortConfig> ParsePort(std::string_view text) {
   auto port = std::make_unique<PortConfig>();
   std::istringstream words{std::string(text)};
   for (std::string word, value; words >> word;) {
     if (word == "none") return nullptr;
+    if (word == "unaware") continue;
     if (word == "tagged") {
       port->untagged = VlanSet();
-      continue;
-    }
-    if (word == "unaware") continue;
-    words >> value;
-    if (word == "access") {
-      port->vlan_mode = VlanMode::kAccess;
-      SetPvid(static_cast<VlanId>(std::stoul(value)), port.get());
-    } else if (word == "trunk") {
-      port->vlan_mode = VlanMode::kTrunk;
-      AddVlans(value, &port->members);
-    } else if (word == "native") {
-      SetPvid(static_cast<VlanId>(std::stoul(value)), port.get());
-    } else if (word == "mtu") {
-      port->mtu = static_cast<uint32_t>(std::stoul(value));
-    } else if (word == "limit") {
-      port->mac_limit = static_cast<uint32_t>(std::stoul(value));
+    } else if (const uint32_t feature = FeatureOf(word); feature != 0) {
+      port->features |= feature;
     } else {
-      ADD_FAILURE() << "a port cannot say " << word;
+      words >> value;
+      SetAttribute(word, value, port.get());
     }
   }
   return port;
@@ -167,9 +245,12 @@ void PrintTo(const Row& row, std::ostream* out) {
 Testbed::Testbed(const std::vector<const char*>& ports, const SwitchConfig& config, uint32_t fdb_capacity)
     : fdb_(fdb_capacity, kSeed, &epochs_),
       counters_(kPortsMax),
+      meters_(kPortsMax),
+      vlan_counters_(kVlanIdMax + 1),
+      vlan_counters_by_worker_{vlan_counters_.data()},
       port_configs_(kPortsMax),
       switch_config_(config),
-      pipeline_(counters_),
+      pipeline_(counters_, meters_, kWorker),
       transmitted_(kPortsMax) {
   for (size_t i = 0; i < ports.size(); ++i) port_configs_[i + 1] = ParsePort(ports[i]);
   epochs_.Enter(kWorker);
@@ -191,7 +272,11 @@ void Testbed::SetSwitch(const SwitchConfig& config) {
 }
 
 void Testbed::Publish() {
-  switch_entry_ = {.config = switch_config_, .fdb = &fdb_, .ports = {}};
+  switch_entry_ = {.config = switch_config_,
+                   .fdb = &fdb_,
+                   .ports = {},
+                   .vlan_counters = switch_config_.vlan_counters ? vlan_counters_by_worker_ : nullptr};
+  fdb_.SetFlapGuard(switch_config_.flap_limit, switch_config_.flap_hold_s);
   for (size_t i = 0; i < kPortsMax; ++i) {
     config_.ports[i] = port_configs_[i].get();
     if (port_configs_[i]) switch_entry_.ports.push_back(static_cast<PortIndex>(i));
@@ -201,17 +286,24 @@ void Testbed::Publish() {
   epochs_.Boundary(kWorker);
 }
 
+void Testbed::Wait(uint32_t seconds) {
+  now_s += seconds;
+  now_ns += uint64_t{seconds} * 1'000'000'000;
+}
+
 Testbed::Result Testbed::Send(PortIndex port, const FrameBytes& frame, uint32_t wire_length) {
   // Exactly as long as the frame, so that AddressSanitizer sees a read past its end.
   const std::unique_ptr<uint8_t[]> bytes(new uint8_t[frame.size()]);
   std::copy(frame.begin(), frame.end(), bytes.get());
   const auto length = static_cast<uint32_t>(frame.size());
+  pipeline_.SetTime({.ns = now_ns, .s = now_s});
   const Decision& decision =
-      pipeline_.Process(port, bytes.get(), length, wire_length == 0 ? length : wire_length, now_s);
+      pipeline_.Process(port, bytes.get(), length, wire_length == 0 ? length : wire_length);
   Result result{.forwarded = decision.forwarded,
                 .reason = decision.reason,
                 .frame_class = decision.frame_class,
-                .outputs = {}};
+                .outputs = {},
+                .dropped = {}};
   uint32_t tagged_count = 0;
   for (const Egress& egress : decision.egress) {
     const TagEdit edit = egress.tagged ? decision.tagged_edit : decision.untagged_edit;
@@ -219,6 +311,7 @@ Testbed::Result Testbed::Send(PortIndex port, const FrameBytes& frame, uint32_t 
     tagged_count += egress.tagged ? 1 : 0;
     ++transmitted_[egress.port];
   }
+  for (const EgressDrop& drop : decision.dropped) result.dropped.emplace_back(drop.port, drop.reason);
   EXPECT_EQ(tagged_count, decision.tagged_count);
   epochs_.Boundary(kWorker);
   return result;
@@ -275,6 +368,10 @@ void ExpectRow(const Row& row) {
     EXPECT_EQ(TextOf(result.reason).label, TextOf(*row.drop).label);
     const auto reason = static_cast<size_t>(*row.drop);
     EXPECT_EQ(after.drops[reason], before.drops[reason] + 1);
+  }
+  EXPECT_EQ(result.dropped.size(), row.egress_drops.size());
+  for (size_t i = 0; i < std::min(result.dropped.size(), row.egress_drops.size()); ++i) {
+    EXPECT_EQ(result.dropped[i], std::pair(row.egress_drops[i].port, row.egress_drops[i].reason));
   }
   for (size_t i = 0; i < row.egress_drops.size(); ++i) {
     const EgressDrop& drop = row.egress_drops[i];

@@ -4,8 +4,15 @@
 // with bytes.
 //
 // Ports are numbered as in the tables, p1 being index 1. A port is written as text:
-//   "access 10" | "trunk 10,20,100-199" | "trunk 10,20 native 1" | "unaware" | "none", then optionally "mtu
-//   1500", "limit 2"
+//   "access 10" | "trunk 10,20,100-199" | "trunk 10,20 native 1" | "unaware" | "none", then any of
+//   "mtu 1500", "limit 2" (learned addresses)
+//   "down", "no-learning", "no-unknown-flood", "no-multicast-flood", "no-broadcast-flood", "isolated",
+//   "hairpin", "locked"
+//   "bpdu-guard", "bpdu-recovery 30" (seconds)
+//   "mac-guard", "address-guard", "ra-guard", "dhcp-guard", with "mac 02:00:00:00:0a:01", "ip 10.0.0.1", "ip
+//   2001:db8::1", each as often as one likes
+//   "storm-broadcast 10/2" (frames/s and burst), "storm-broadcast-bits 8000/4000", and so on for "multicast"
+//   and "unknown"; "receive-rate 8000/4000", "transmit-rate 8000/4000" (bits)
 // "native 1 tagged" keeps the tag of the native VLAN on egress. Frames are written as hexadecimal digits,
 // zero-padded to their length.
 
@@ -15,6 +22,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dataplane/bridge/counters.h"
@@ -51,7 +59,7 @@ FrameBytes F16();  // IPv6 solicited-node group, from C
 
 struct PortFrame {
   PortIndex port = 0;
-  FrameBytes frame;
+  FrameBytes frame{};
   friend bool operator==(const PortFrame&, const PortFrame&) = default;
 };
 std::ostream& operator<<(std::ostream& out, const PortFrame& port_frame);
@@ -60,11 +68,6 @@ struct StaticEntry {
   MacAddress mac;
   VlanId vid = kVlanIdNone;
   PortIndex port = 0;
-};
-
-struct EgressDrop {
-  PortIndex port = 0;
-  DropReason reason{};
 };
 
 // One row of a table: what goes in, what must come out.
@@ -98,18 +101,26 @@ class Testbed {
     bool forwarded = false;
     DropReason reason{};
     FrameClass frame_class{};
-    std::vector<PortFrame> outputs;  // in order of port
+    std::vector<PortFrame> outputs;                         // in order of port
+    std::vector<std::pair<PortIndex, DropReason>> dropped;  // copies
   };
   Result Send(PortIndex port, const FrameBytes& frame, uint32_t wire_length = 0);
 
   Fdb& fdb() { return fdb_; }
   Pipeline& pipeline() { return pipeline_; }
+  PortMeters& meters(PortIndex port) { return meters_[port]; }
+  void Age() { fdb_.AgeSlice(now_s, switch_config_.ageing_time_s, fdb_.slot_count()); }
+  // Lets time pass.
+  void Wait(uint32_t seconds);
+  // Of a switch that counts per VLAN.
+  const VlanCounters& VlanCountersOf(VlanId vid) const { return vlan_counters_[vid]; }
   PortTotals TotalsOf(PortIndex port) const;
   std::vector<std::string> FdbText() const;
   // Both ledgers of counters.h, on every port.
   void ExpectLedgersHold() const;
 
   uint32_t now_s = 1000;
+  uint64_t now_ns = 1'000'000'000'000;
 
  private:
   void Publish();
@@ -117,6 +128,9 @@ class Testbed {
   EpochDomain epochs_;
   Fdb fdb_;
   std::vector<PortCounters> counters_;
+  std::vector<PortMeters> meters_;
+  std::vector<VlanCounters> vlan_counters_;
+  VlanCounters* vlan_counters_by_worker_[1];
   std::vector<std::unique_ptr<PortConfig>> port_configs_;  // by index
   SwitchConfig switch_config_;
   SwitchEntry switch_entry_;
@@ -131,5 +145,7 @@ void ExpectRow(const Row& row);
 // The tables, for the test that every drop reason has a row.
 const std::vector<Row>& VlanRows();
 const std::vector<Row>& ForwardingRows();
+const std::vector<Row>& PortRows();
+const std::vector<Row>& GuardRows();
 
 }  // namespace ringswitch::bridge

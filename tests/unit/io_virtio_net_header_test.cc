@@ -7,17 +7,36 @@
 namespace ringswitch::io {
 namespace {
 
-// A frame of `length` bytes whose TCP header at `tcp` says that it is `words` long.
-std::vector<uint8_t> TcpFrame(size_t length, size_t tcp = 34, uint8_t words = 5) {
+// An IPv4 frame of `length` bytes whose TCP header says that it is `words` long.
+std::vector<uint8_t> TcpFrame(size_t length, uint8_t words = 5, uint8_t protocol = 6) {
   std::vector<uint8_t> frame(length);
-  if (tcp + 12 < length) frame[tcp + 12] = static_cast<uint8_t>(words << 4);
+  frame[12] = 0x08;
+  frame[14] = 0x45;
+  frame[23] = protocol;
+  if (length > 46) frame[46] = static_cast<uint8_t>(words << 4);
+  return frame;
+}
+std::vector<uint8_t> UdpFrame(size_t length) {
+  return TcpFrame(length, 0, 17);
+}
+std::vector<uint8_t> Tcp6Frame(size_t length, uint8_t words) {
+  std::vector<uint8_t> frame(length);
+  frame[12] = 0x86;
+  frame[13] = 0xdd;
+  frame[14] = 0x60;
+  frame[20] = 6;
+  frame[66] = static_cast<uint8_t>(words << 4);
   return frame;
 }
 
-std::optional<uint32_t> Check(const VirtioNetHeader& header, const std::vector<uint8_t>& frame) {
+// The header as WireLength leaves it is in `left`.
+std::optional<uint32_t> Check(const VirtioNetHeader& header, const std::vector<uint8_t>& frame,
+                              VirtioNetHeader* left = nullptr) {
   uint8_t bytes[sizeof header];
   StoreVirtioNetHeader(header, bytes);
-  return WireLength(bytes, frame.data(), static_cast<uint32_t>(frame.size()));
+  const auto length = WireLength(bytes, frame.data(), static_cast<uint32_t>(frame.size()));
+  if (left != nullptr) *left = LoadVirtioNetHeader(bytes);
+  return length;
 }
 
 VirtioNetHeader Gso(uint8_t type, uint16_t segment) {
@@ -25,7 +44,7 @@ VirtioNetHeader Gso(uint8_t type, uint16_t segment) {
   header.flags = kNeedsChecksum;
   header.gso_type = type;
   header.gso_size = segment;
-  header.csum_start = 34;
+  header.csum_start = type == kGsoTcp6 ? 54 : 34;
   header.csum_offset = type == kGsoUdp ? 6 : 16;
   return header;
 }
@@ -52,30 +71,52 @@ TEST(VirtioNetHeader, ChecksumMustLieInTheFrame) {
 TEST(VirtioNetHeader, SuperFrameIsAsLongAsHeadersAndOneSegment) {
   EXPECT_EQ(Check(Gso(kGsoTcp4, 1400), TcpFrame(9000)), 34u + 20 + 1400);
   EXPECT_EQ(Check(Gso(kGsoTcp4 | kGsoEcn, 1400), TcpFrame(9000)), 34u + 20 + 1400);
-  EXPECT_EQ(Check(Gso(kGsoTcp6, 1400), TcpFrame(9000, 34, 15)), 34u + 60 + 1400);
-  EXPECT_EQ(Check(Gso(kGsoUdp, 1400), TcpFrame(9000)), 34u + 8 + 1400);
+  EXPECT_EQ(Check(Gso(kGsoTcp6, 1400), Tcp6Frame(9000, 15)), 54u + 60 + 1400);
+  EXPECT_EQ(Check(Gso(kGsoUdp, 1400), UdpFrame(9000)), 34u + 8 + 1400);
   EXPECT_EQ(Check(Gso(kGsoTcp4, 1400), TcpFrame(500)), 500u) << "shorter than one segment";
 }
 
 TEST(VirtioNetHeader, ContradictionsAreRefused) {
   EXPECT_EQ(Check(Gso(kGsoTcp4, 0), TcpFrame(9000)), std::nullopt) << "segments of nothing";
   EXPECT_EQ(Check(Gso(2, 1400), TcpFrame(9000)), std::nullopt) << "unknown type";
-  EXPECT_EQ(Check(Gso(3, 1400), TcpFrame(9000)), std::nullopt) << "UFO was never offered";
+  EXPECT_EQ(Check(Gso(3, 1400), UdpFrame(9000)), std::nullopt) << "UFO was never offered";
   EXPECT_EQ(Check(Gso(kGsoTcp4, 1400), TcpFrame(53)), std::nullopt) << "cut TCP header";
-  EXPECT_EQ(Check(Gso(kGsoTcp4, 1400), TcpFrame(9000, 34, 4)), std::nullopt)
-      << "TCP header below its minimum";
-  EXPECT_EQ(Check(Gso(kGsoTcp4, 1400), TcpFrame(60, 34, 15)), std::nullopt)
-      << "TCP options outside the frame";
+  EXPECT_EQ(Check(Gso(kGsoTcp4, 1400), TcpFrame(9000, 4)), std::nullopt) << "TCP header below its minimum";
+  EXPECT_EQ(Check(Gso(kGsoTcp4, 1400), TcpFrame(60, 15)), std::nullopt) << "TCP options outside the frame";
+  EXPECT_EQ(Check(Gso(kGsoTcp4, 1400), UdpFrame(9000)), std::nullopt) << "a tunnel: TCP in UDP";
+  EXPECT_EQ(Check(Gso(kGsoUdp, 1400), TcpFrame(9000)), std::nullopt);
+  VirtioNetHeader header = Gso(kGsoTcp4, 1400);
+  header.csum_start = 84;
+  EXPECT_EQ(Check(header, TcpFrame(9000)), std::nullopt) << "a tunnel: TCP in TCP";
 }
 
-TEST(VirtioNetHeader, WithoutChecksumTheHintSaysWhereThePayloadBegins) {
-  VirtioNetHeader header = Gso(kGsoTcp4, 1000);
+TEST(VirtioNetHeader, HeadersLengthIsMadeTheFrames) {
+  VirtioNetHeader header = Gso(kGsoTcp4, 1000), left;
+  header.flags = kDataValid;
+  for (uint16_t hint : {0, 54, 200, 9001}) {
+    header.hdr_len = hint;
+    EXPECT_EQ(Check(header, TcpFrame(9000), &left), 1054u);
+    EXPECT_EQ(left.hdr_len, 54);
+  }
+  EXPECT_EQ(left.flags, kDataValid);
+  EXPECT_EQ(left.gso_size, 1000);
+}
+
+TEST(VirtioNetHeader, OffloadIsWorkLeft) {
+  VirtioNetHeader header;
+  uint8_t bytes[sizeof header];
+  auto has_offload = [&] {
+    StoreVirtioNetHeader(header, bytes);
+    return HasOffload(bytes);
+  };
+  EXPECT_FALSE(has_offload());
+  header.flags = kDataValid;
+  EXPECT_FALSE(has_offload());
+  header.flags = kNeedsChecksum;
+  EXPECT_TRUE(has_offload());
   header.flags = 0;
-  EXPECT_EQ(Check(header, TcpFrame(9000)), std::nullopt);
-  header.hdr_len = 54;
-  EXPECT_EQ(Check(header, TcpFrame(9000)), 1054u);
-  header.hdr_len = 9001;
-  EXPECT_EQ(Check(header, TcpFrame(9000)), std::nullopt);
+  header.gso_type = kGsoTcp4;
+  EXPECT_TRUE(has_offload());
 }
 
 TEST(VirtioNetHeader, OffsetsMoveWithTheTag) {

@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/ringctl/ageing_time.h"
 #include "server/ringctl/table.h"
 #include "server/ringctl/vid_ranges.h"
 
@@ -35,26 +34,6 @@ TEST(VidRanges, BackwardsRangeIsRefused) {
   EXPECT_FALSE(ParseVidRanges("20-10").ok());
   EXPECT_FALSE(ParseVidRanges("5-0").ok());
   EXPECT_THAT(*ParseVidRanges("5-5"), ElementsAre(VidRange{5, 5}));
-}
-
-TEST(AgeingTime, TakesSecondsUnitsAndNever) {
-  EXPECT_EQ(*ParseAgeingTime("300"), (AgeingTime{false, 300}));
-  EXPECT_EQ(*ParseAgeingTime("300s"), (AgeingTime{false, 300}));
-  EXPECT_EQ(*ParseAgeingTime("5m"), (AgeingTime{false, 300}));
-  EXPECT_EQ(*ParseAgeingTime("1h30m"), (AgeingTime{false, 5400}));
-  EXPECT_EQ(*ParseAgeingTime("0"), (AgeingTime{false, 0}));
-  EXPECT_TRUE(ParseAgeingTime("never")->never);
-}
-
-TEST(AgeingTime, RefusesWhatIsNoWholeNumberOfSeconds) {
-  for (const char* text : {"", "5x", "1.5s", "1ms", "-1s", "inf", "s", "99999999999999999999"}) {
-    EXPECT_FALSE(ParseAgeingTime(text).ok()) << text;
-  }
-}
-
-TEST(AgeingTime, IsWrittenAsItCanBeRead) {
-  EXPECT_EQ(FormatAgeingTime({false, 300}), "300s");
-  EXPECT_EQ(FormatAgeingTime({true, 300}), "never");
 }
 
 TEST(Table, AlignsColumnsAndMarksEmptyCells) {

@@ -1,0 +1,166 @@
+#include "server/agent/port_attributes.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/agent/field_checks.h"
+#include "server/agent/ip_address.h"
+
+namespace ringswitch::agent {
+namespace {
+
+constexpr const char* kFloodClassNames[bridge::kFloodClasses] = {"broadcast", "multicast", "unknown_unicast"};
+constexpr uint64_t kBitsPerByte = 8;
+constexpr uint64_t kBurstsPerSecond = 10;  // a default burst is a tenth of a second's
+
+uint64_t CheckAtMost(const std::string& field, uint64_t value, uint64_t last, Violations* violations) {
+  if (value > last) violations->push_back({field, absl::StrCat(value, " is out of range: at most ", last)});
+  return value;
+}
+
+// A burst that is left out is a tenth of a second's, `least` at least. `rate` is as requested, `per_second`
+// the same in units of the burst.
+uint64_t CheckBurst(const std::string& field, uint64_t burst, uint64_t rate, uint64_t per_second,
+                    const char* rate_name, uint64_t last, uint64_t least, Violations* violations) {
+  if (burst != 0 && rate == 0) {
+    violations->push_back(
+        {field, absl::StrCat("is a burst of no rate: set ", rate_name, ", or leave it out")});
+  }
+  if (burst != 0) return CheckAtMost(field, burst, last, violations);
+  return std::clamp(per_second / kBurstsPerSecond, least, last);
+}
+
+bridge::Rate CheckBits(const std::string& field, uint64_t bits_per_second, uint64_t burst_bytes,
+                       Violations* violations) {
+  bridge::Rate rate;
+  rate.per_second = CheckAtMost(field + ".bits_per_second", bits_per_second, kBitRateMax, violations);
+  const uint64_t bytes_per_second = bits_per_second / kBitsPerByte;
+  uint64_t burst = CheckBurst(field + ".burst_bytes", burst_bytes, bits_per_second, bytes_per_second,
+                              "bits_per_second", kByteBurstMax, kByteBurstDefaultMin, violations);
+  rate.burst = bits_per_second == 0 ? 0 : burst * kBitsPerByte;
+  return rate;
+}
+
+bridge::StormLimit CheckStorm(const std::string& field, const StormLimitRequest& request,
+                              Violations* violations) {
+  bridge::StormLimit limit;
+  limit.frames.per_second =
+      CheckAtMost(field + ".frames_per_second", request.frames_per_second, kFrameRateMax, violations);
+  const uint64_t per_second = request.frames_per_second;
+  uint64_t burst = CheckBurst(field + ".burst_frames", request.burst_frames, per_second, per_second,
+                              "frames_per_second", kFrameBurstMax, kFrameBurstDefaultMin, violations);
+  limit.frames.burst = request.frames_per_second == 0 ? 0 : burst;
+  limit.bits = CheckBits(field, request.bits_per_second, request.burst_bytes, violations);
+  return limit;
+}
+
+bridge::Rate CheckRate(const std::string& field, const std::optional<RateLimitRequest>& request,
+                       Violations* violations) {
+  if (!request.has_value()) return {};
+  if (request->bits_per_second < kBitRateMin) {
+    violations->push_back({field + ".bits_per_second",
+                           absl::StrCat(request->bits_per_second, " is out of range: ", kBitRateMin, " to ",
+                                        kBitRateMax, "; for no limit leave the message out")});
+    return {};
+  }
+  return CheckBits(field, request->bits_per_second, request->burst_bytes, violations);
+}
+
+std::optional<uint32_t> CheckBpduGuard(const std::string& field, const BpduGuardRequest& request,
+                                       Violations* violations) {
+  uint32_t recovery_s = 0;
+  if (request.recovery_time.has_value()) {
+    recovery_s =
+        CheckSeconds(field + ".recovery_time", *request.recovery_time, kBpduRecoveryMaxS,
+                     "0 s would let the port up at once: leave it out to let it up by hand", violations);
+  }
+  if (!request.enabled) return std::nullopt;
+  return recovery_s;
+}
+
+bool IsStationAddress(const IpAddress& address) {
+  bool is_zero = std::all_of(address.bytes.begin(), address.bytes.end(), [](uint8_t b) { return b == 0; });
+  return !is_zero && (address.is_ipv6 ? address.bytes[0] != 0xff : address.bytes[0] < 224);
+}
+
+std::string CheckIp(const std::string& field, const std::string& text, Violations* violations) {
+  absl::StatusOr<IpAddress> address = ParseIpAddress(text);
+  if (!address.ok()) {
+    violations->push_back({field, absl::StrCat(Quoted(text), " is no address without prefix length, such ",
+                                               "as 10.0.0.2 or fd00::2")});
+    return {};
+  }
+  if (!IsStationAddress(*address)) {
+    violations->push_back(
+        {field, absl::StrCat(text, " cannot be a sender: the address of a single station is wanted")});
+  }
+  return address->AddressText();
+}
+
+SourceGuardSpec CheckSourceGuard(const std::string& field, const SourceGuardRequest& request, bool is_netdev,
+                                 Violations* violations) {
+  SourceGuardSpec spec;
+  spec.mac = request.mac;
+  spec.address = request.address;
+  const std::string macs = field + ".mac_addresses";
+  const std::string ips = field + ".ip_addresses";
+  for (const auto& [name, count] :
+       {std::pair(macs, request.mac_addresses.size()), std::pair(ips, request.ip_addresses.size())}) {
+    if (count <= kGuardedAddressesMax) continue;
+    violations->push_back(
+        {name, absl::StrCat(count, " addresses are too many: at most ", kGuardedAddressesMax)});
+    return spec;
+  }
+  if (is_netdev && request.mac && request.mac_addresses.empty()) {
+    violations->push_back({macs, "must be set: what is behind a netdev has other addresses than it"});
+  }
+  if (!request.mac_addresses.empty() && !request.mac && !request.address) {
+    violations->push_back({macs, "has no meaning while mac and address are off: set one, or leave it out"});
+  }
+  if (!request.ip_addresses.empty() && !request.address) {
+    violations->push_back({ips, "has no meaning while address is off: set it, or leave this out"});
+  }
+  for (size_t i = 0; i < request.mac_addresses.size(); ++i) {
+    spec.macs.push_back(CheckMac(absl::StrCat(macs, "[", i, "]"), request.mac_addresses[i], violations));
+  }
+  for (size_t i = 0; i < request.ip_addresses.size(); ++i) {
+    spec.ip_addresses.push_back(CheckIp(absl::StrCat(ips, "[", i, "]"), request.ip_addresses[i], violations));
+  }
+  return spec;
+}
+
+}  // namespace
+
+void CheckAttributes(const std::string& prefix, const PortAttributesRequest& request, bool is_netdev,
+                     PortAttributes* attributes, std::vector<FieldViolation>* violations) {
+  auto take = [](const std::optional<bool>& wanted, bool* value) { *value = wanted.value_or(*value); };
+  take(request.admin_up, &attributes->admin_up);
+  take(request.learning, &attributes->learning);
+  take(request.flood_unknown_unicast, &attributes->flood_unknown_unicast);
+  take(request.flood_multicast, &attributes->flood_multicast);
+  take(request.flood_broadcast, &attributes->flood_broadcast);
+  take(request.isolated, &attributes->isolated);
+  take(request.hairpin, &attributes->hairpin);
+  take(request.locked, &attributes->locked);
+  take(request.router_advertisement_guard, &attributes->router_advertisement_guard);
+  take(request.dhcp_server_guard, &attributes->dhcp_server_guard);
+  if (request.bpdu_guard.has_value()) {
+    attributes->bpdu_recovery_s = CheckBpduGuard(prefix + "bpdu_guard", *request.bpdu_guard, violations);
+  }
+  if (request.storm_control.has_value()) {
+    for (size_t i = 0; i < bridge::kFloodClasses; ++i) {
+      attributes->storm[i] = CheckStorm(absl::StrCat(prefix, "storm_control.", kFloodClassNames[i]),
+                                        (*request.storm_control)[i], violations);
+    }
+  }
+  if (request.receive_rate.has_value())
+    attributes->receive_rate = CheckRate(prefix + "receive_rate", *request.receive_rate, violations);
+  if (request.transmit_rate.has_value())
+    attributes->transmit_rate = CheckRate(prefix + "transmit_rate", *request.transmit_rate, violations);
+  if (request.source_guard.has_value()) {
+    attributes->source_guard =
+        CheckSourceGuard(prefix + "source_guard", *request.source_guard, is_netdev, violations);
+  }
+}
+
+}  // namespace ringswitch::agent

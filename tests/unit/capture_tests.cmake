@@ -1,0 +1,3 @@
+ringswitch_unit_test(capture_test
+  SOURCES capture_test.cc
+  LIBRARIES ringswitch_capture)
