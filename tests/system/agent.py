@@ -14,7 +14,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import google
 import grpc
-from google.protobuf import json_format, symbol_database
+from google.protobuf import descriptor_pb2, json_format, symbol_database
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BINARIES = pathlib.Path(os.environ.get("RINGSWITCH_BIN", REPOSITORY / "build" / "bin"))
@@ -25,6 +25,8 @@ SERVICES = {
     "fdb": "fdb.FdbService",
     "attachments": "attachment.AttachmentService",
     "info": "agent.AgentService",
+    "watches": "watch.WatchService",
+    "captures": "capture.CaptureService",
 }
 START_SECONDS = 5
 
@@ -54,17 +56,23 @@ class Service:
         return symbol_database.Default().GetPrototype(self._descriptor.methods_by_name[method].input_type)
 
     def __getattr__(self, method):
+        """Unary: the answer. Answers that stream: the call, which iterates over them. Requests that stream: a list of dictionaries is given."""
         description = self._descriptor.methods_by_name[method]
         answer_type = symbol_database.Default().GetPrototype(description.output_type)
-        call = self._channel.unary_unary(
+        request_type = self.request_type(method)
+        streams = descriptor_pb2.MethodDescriptorProto()
+        description.CopyToProto(streams)
+        kind = "_".join("stream" if streaming else "unary" for streaming in (streams.client_streaming, streams.server_streaming))
+        call = getattr(self._channel, kind)(
             f"/{self._descriptor.full_name}/{method}",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=answer_type.FromString,
         )
 
-        def invoke(timeout=10, **fields):
-            request = json_format.ParseDict(fields, self.request_type(method)())
-            return call(request, timeout=timeout)
+        def invoke(requests=None, timeout=10, **fields):
+            if streams.client_streaming:
+                return call((json_format.ParseDict(request, request_type()) for request in requests), timeout=timeout)
+            return call(json_format.ParseDict(fields, request_type()), timeout=timeout)
 
         return invoke
 

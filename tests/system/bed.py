@@ -1,12 +1,13 @@
 """The test bed: an agent with a switch `sw0`, and hosts (pods with one port each) on it."""
 import json
+import os
 import select
 import subprocess
 import time
 
 from agent import binary
 from frame import host_mac
-from pod import Pod
+from pod import Pod, run
 from wire import Wire
 
 
@@ -35,7 +36,7 @@ def membership(access=None, trunk=None, native=None):
 class Host:
     """A pod with a port named `p<number>` whose interface is eth0."""
 
-    def __init__(self, bed, number, namespace, **fields):
+    def __init__(self, bed, number, namespace, device=None, **fields):
         self.number = number
         self.pod = namespace
         self.port = f"p{number}"
@@ -43,10 +44,28 @@ class Host:
         self.bed = bed
         self._wire = None
         self.is_closed = False
-        request = {"name": self.port, "switch_name": "sw0", "mac_address": self.mac}
-        request["tap"] = {"netns": namespace.path, "ifname": "eth0"}
+        request = {"name": self.port, "switch_name": "sw0", **self._device(device or bed.device, fields)}
         request.update({name: value for name, value in fields.items() if value is not None})
         self.created = bed.agent.client.ports.CreatePort(port=request).port
+
+    def _device(self, kind, fields):
+        """The part of the request that says what device the port has."""
+        place = {"netns": self.pod.path, "ifname": "eth0"}
+        if kind in ("tap", "veth"):
+            return {kind: place, "mac_address": self.mac}
+        self.host_ifname = f"rsw{os.getpid()}h{self.number}"
+        self.make_pair(mtu=fields.pop("mtu", None) or 1500)
+        return {"netdev": {"ifname": self.host_ifname}}
+
+    def make_pair(self, mtu=1500):
+        """A netdev port's device, made by somebody else, and so is its MTU. The host's own stack has nothing to say there."""
+        unnamed = self.host_ifname + "new"
+        peer = ("peer", "name", "eth0", "netns", self.pod.name, "address", self.mac, "mtu", str(mtu))
+        run("ip", "link", "add", unnamed, "mtu", str(mtu), "type", "veth", *peer)
+        with open(f"/proc/sys/net/ipv6/conf/{unnamed}/disable_ipv6", "w") as file:
+            file.write("1")
+        self.pod.run("ip", "link", "set", "eth0", "up")
+        run("ip", "link", "set", unnamed, "name", self.host_ifname)
 
     @property
     def wire(self):
@@ -103,8 +122,11 @@ def finish(process, timeout=20):
 
 
 class Bed:
-    def __init__(self, agent, switch=None):
+    """`device`: what the hosts' ports are: "tap", "veth" or "netdev"."""
+
+    def __init__(self, agent, switch=None, device="tap"):
         self.agent = agent
+        self.device = device
         self.hosts = {}
         self.pods = []
         if switch is not False:

@@ -119,12 +119,18 @@ def agents(session_directory, request):
 
 
 @pytest.fixture
-def beds(agents):
+def device(request):
+    """What ports are made of: a test or module says otherwise by an indirect parameter."""
+    return getattr(request, "param", "tap")
+
+
+@pytest.fixture
+def beds(agents, device):
     """Makes test beds: beds("--workers", "2") is a bed on an agent with these flags."""
     made = []
 
     def make(*flags, switch=None, **options):
-        bed = Bed(agents(*flags, **options), switch)
+        bed = Bed(agents(*flags, **options), switch, device)
         made.append(bed)
         return bed
 

@@ -218,7 +218,8 @@ def test_garbage_requests_harm_nothing(bed):
 def test_reflection_names_every_service(bed):
     call = bed.agent.client.channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
     answer = next(iter(call(iter([b"\x3a\x01*"]), timeout=5)))  # list_services
-    for service in ("PortService", "SwitchService", "VlanService", "FdbService", "AttachmentService", "AgentService"):
+    for service in ("PortService", "SwitchService", "VlanService", "FdbService", "AttachmentService", "AgentService",
+                    "WatchService", "CaptureService"):
         assert f"ringswitch.v1.{service}".encode() in answer
     assert b"grpc.health.v1.Health" in answer
 
