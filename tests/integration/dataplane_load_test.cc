@@ -125,10 +125,10 @@ TEST_P(DataplaneLoad, IdleSwitchUsesNoCpu) {
   ::usleep(300'000);
   timespec before{}, after{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
-  ::usleep(3'000'000);
+  ::usleep(1'000'000);
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
   const double used_ms = (after.tv_sec - before.tv_sec) * 1e3 + (after.tv_nsec - before.tv_nsec) / 1e6;
-  EXPECT_LT(used_ms, 30) << "ms of CPU in 3 s";
+  EXPECT_LT(used_ms, 10) << "ms of CPU in 1 s";
 }
 
 // Ten ports with more frames waiting than the pool can hold, all for another: as long as all ten have some
