@@ -394,29 +394,22 @@ uint32_t Fdb::FlushSlice(const FdbFilter& filter, uint32_t first_slot, uint32_t 
   return removed;
 }
 
+// As workers look up, without the lock: who lists must not keep a worker from learning.
 uint32_t Fdb::List(uint32_t cursor, const FdbFilter& filter, uint32_t rows_max, uint32_t now_s,
                    std::vector<FdbRow>* rows) const {
-  std::array<std::pair<uint64_t, uint64_t>, kSweepSlots>
-      copies;  // rows are appended, and may allocate, without the lock
   uint32_t slot = cursor;
-  while (slot < slot_count() && rows_max != 0) {
-    const uint32_t count = std::min(kSweepSlots, slot_count() - slot);
-    {
-      const WriterLock lock(this);
-      for (uint32_t i = 0; i < count; ++i) {
-        const Place place = SlotAt(slot + i);
-        copies[i] = {place.key().load(std::memory_order_relaxed),
-                     place.value().load(std::memory_order_relaxed)};
-      }
-    }
-    for (uint32_t i = 0; i < count && rows_max != 0; ++i, ++slot) {
-      const FdbKey key = KeyOf(copies[i].first);
-      const uint64_t value = copies[i].second;
-      if (!IsLive(value) || !Matches(filter, key, value)) continue;
-      const uint32_t age_s = KindOf(value) == FdbKind::kDynamic ? AgeOf(value, now_s) : 0;
-      rows->push_back({.key = key, .target = {.port = PortOf(value), .kind = KindOf(value)}, .age_s = age_s});
-      --rows_max;
-    }
+  for (; slot < slot_count() && rows_max != 0; ++slot) {
+    const Place place = SlotAt(slot);
+    const uint64_t key_word = place.key().load(std::memory_order_acquire);
+    const uint64_t value = place.value().load(std::memory_order_acquire);
+    const FdbKey key = KeyOf(key_word);
+    if (!IsLive(value) || !Matches(filter, key, value)) continue;
+    // Another address is entering the slot just now.
+    if (CheckOf(value) != HashOf(key_word).check) continue;
+    if (place.key().load(std::memory_order_relaxed) != key_word) continue;
+    const uint32_t age_s = KindOf(value) == FdbKind::kDynamic ? AgeOf(value, now_s) : 0;
+    rows->push_back({.key = key, .target = {.port = PortOf(value), .kind = KindOf(value)}, .age_s = age_s});
+    --rows_max;
   }
   return slot < slot_count() ? slot : 0;
 }
