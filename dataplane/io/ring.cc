@@ -69,8 +69,6 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Create(uint32_t reads_max) {
     ring->ring_.ring_fd = -1;
     return Unavailable("io_uring_setup", -r);
   }
-  if (int r = io_uring_register_files_sparse(&ring->ring_, kFilesMax); r < 0)
-    return Unavailable("registered files", -r);
   if (int r = io_uring_register_ring_fd(&ring->ring_); r == 1)
     ring->enter_flags_ = IORING_ENTER_REGISTERED_RING;
   for (uint32_t i = 0; i < ring->ring_.sq.ring_entries; ++i) ring->ring_.sq.array[i] = i;
@@ -105,9 +103,6 @@ absl::Status Ring::RegisterBufferRing(io_uring_buf_ring* buffers, uint32_t entri
 absl::Status Ring::SetFile(uint16_t slot, int fd, FileKind kind) {
   files_[slot] = fd;
   kinds_[slot] = kind;
-  if (!has_file_table_) return absl::OkStatus();
-  int r = io_uring_register_files_update(&ring_, slot, &fd, 1);
-  if (r < 0) return absl::InternalError(absl::StrCat("io_uring file slot ", slot, ": ", std::strerror(-r)));
   return absl::OkStatus();
 }
 
@@ -118,8 +113,7 @@ io_uring_sqe* Ring::Next() {
 }
 
 void Ring::SetSlot(io_uring_sqe* sqe, uint16_t slot) const {
-  sqe->fd = has_file_table_ ? slot : files_[slot];
-  if (has_file_table_) sqe->flags |= IOSQE_FIXED_FILE;
+  sqe->fd = files_[slot];
 }
 
 void Ring::QueueMultishotRead(uint16_t slot, uint16_t group, Token token) {

@@ -5,8 +5,8 @@
 // Theory of operation. The ring has one issuer (IORING_SETUP_SINGLE_ISSUER) and runs its deferred work only
 // when the worker asks for events (IORING_SETUP_DEFER_TASKRUN), so nothing happens behind the worker's back
 // and a batch costs one or two system calls. IORING_SETUP_TASKRUN_FLAG lets a spinning worker see without a
-// system call that work has arrived. Files are addressed by their index in a sparse registered table of
-// kFilesMax slots; the ring's own descriptor is registered too.
+// system call that work has arrived. Files are addressed by their slot, of which there are kFilesMax, and
+// given to the kernel as plain descriptors; the ring's own descriptor is registered.
 //
 //   Submit     hands over what was queued and runs nothing else: a write is complete when it returns. Armed
 //              reads bring nothing meanwhile.
@@ -36,7 +36,7 @@
 
 namespace ringswitch::io {
 
-// Slots for files. Not more than the usual RLIMIT_NOFILE of 1024, which bounds a registered table.
+// Slots for files, one per port.
 inline constexpr uint32_t kFilesMax = 1024;
 // Queued operations between two submits: a flood to every port is submitted in pieces. 64 KiB of entries stay
 // in cache.
@@ -138,8 +138,7 @@ class Ring {
   uint32_t enter_flags_ = 0;
   bool has_multishot_read_ = false;
   bool has_nowait_ = false;
-  bool has_file_table_ = false;
-  std::array<int, kFilesMax> files_{};  // where there is no table
+  std::array<int, kFilesMax> files_{};  // descriptors
   std::array<FileKind, kFilesMax> kinds_{};
 };
 
