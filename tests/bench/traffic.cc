@@ -6,20 +6,23 @@
 //   traffic echo      UDP echo            traffic ping     UDP round trips
 //   traffic sink      TCP receiver        traffic source   TCP sender
 //
-// Run inside a pod's network namespace. Every job is bounded by --seconds or --count and prints one JSON
-// object. A receiver prints the line "ready" first, so that its sender need not guess, and ends early on
-// SIGTERM, still printing.
+// Run inside a pod's network namespace; `send` can also offer the same to several at once (--namespace).
+// Every job is bounded by --seconds or --count and prints one JSON object. A receiver prints the line "ready"
+// first, so that its sender need not guess, and ends early on SIGTERM, still printing.
 //
 // A numbered frame: Ethernet header, EtherType 0x88b5 (IEEE 802, local experimental), stream (4 bytes),
 // number (8 bytes).
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -32,6 +35,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <string>
 #include <thread>
@@ -49,6 +53,7 @@ constexpr size_t kTcpChunkBytes = 256 * 1024;
 volatile sig_atomic_t stop_requested = 0;
 
 struct Options {
+  std::vector<std::string> namespaces;
   std::string ifname = "eth0";
   std::string source = "02:00:00:00:0a:01";
   std::string destination = "ff:ff:ff:ff:ff:ff";
@@ -112,7 +117,7 @@ int OpenPacketSocket(const std::string& ifname, uint16_t protocol) {
 // source.
 class FrameBatch {
  public:
-  explicit FrameBatch(const Options& options) : options_(options) {
+  explicit FrameBatch(const Options& options) : source_count_(options.source_count) {
     const auto destination = ParseMac(options.destination);
     const auto source = ParseMac(options.source);
     for (int i = 0; i < kBatchFrames; ++i) {
@@ -129,6 +134,9 @@ class FrameBatch {
       messages_[i].msg_hdr.msg_iovlen = 1;
     }
   }
+
+  FrameBatch(const FrameBatch&) = delete;  // its messages point into it
+  FrameBatch& operator=(const FrameBatch&) = delete;
 
   // Sends up to `count` frames from `number` on; returns how many the kernel took.
   uint64_t Send(int fd, uint64_t number, uint64_t count) {
@@ -154,44 +162,99 @@ class FrameBatch {
   void Number(uint8_t* frame, uint64_t number) const {
     const uint64_t number_be = htobe64(number);
     memcpy(frame + ETH_HLEN + 4, &number_be, sizeof(number_be));
-    if (options_.source_count > 1) {
-      const uint64_t source = number % options_.source_count;
+    if (source_count_ > 1) {
+      const uint64_t source = number % source_count_;
       frame[9] = static_cast<uint8_t>(source >> 16);
       frame[10] = static_cast<uint8_t>(source >> 8);
       frame[11] = static_cast<uint8_t>(source);
     }
   }
 
-  const Options& options_;
+  const uint32_t source_count_;
   std::array<std::vector<uint8_t>, kBatchFrames> frames_;
   std::array<iovec, kBatchFrames> vectors_{};
   std::array<mmsghdr, kBatchFrames> messages_{};
   uint64_t failures_ = 0;
 };
 
-int Send(const Options& options) {
-  const int fd = OpenPacketSocket(options.ifname, 0);
-  FrameBatch batch(options);
-  const auto start = Clock::now();
-  uint64_t sent = 0;
-  while (stop_requested == 0 && (options.count == 0 || sent < options.count)) {
-    const double elapsed = SecondsSince(start);
-    if (elapsed >= options.seconds) {
-      break;
-    }
-    uint64_t allowed = options.count == 0 ? UINT64_MAX : options.count - sent;
-    if (options.rate > 0) {
-      const auto due = static_cast<uint64_t>(elapsed * options.rate) + 1;
-      if (due <= sent) {
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-        continue;
-      }
-      allowed = std::min(allowed, due - sent);
-    }
-    sent += batch.Send(fd, sent, allowed);
+void EnterNamespace(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) {
+    Die("network namespace " + path);
   }
-  printf("{\"sent\": %lu, \"refusals\": %lu, \"seconds\": %.6f}\n", sent, batch.failures(),
-         SecondsSince(start));
+  close(fd);
+}
+
+std::string InterfaceMac(int fd, const std::string& ifname) {
+  ifreq request{};
+  snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", ifname.c_str());
+  if (ioctl(fd, SIOCGIFHWADDR, &request) != 0) {
+    Die("MAC address of " + ifname);
+  }
+  const auto* mac = reinterpret_cast<const uint8_t*>(request.ifr_hwaddr.sa_data);
+  char text[18];
+  snprintf(text, sizeof(text), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4],
+           mac[5]);
+  return text;
+}
+
+struct Sender {
+  Sender(int socket, const Options& options) : fd(socket), batch(options) {}
+  int fd;
+  FrameBatch batch;
+  uint64_t sent = 0;
+};
+
+// One in this namespace, or one in each of --namespaces, with its interface's MAC address and the next
+// stream.
+std::deque<Sender> OpenSenders(Options options) {
+  std::deque<Sender> senders;
+  for (const std::string& path : options.namespaces) {
+    EnterNamespace(path);
+    const int fd = OpenPacketSocket(options.ifname, 0);
+    options.source = InterfaceMac(fd, options.ifname);
+    senders.emplace_back(fd, options);
+    options.stream += 1;
+  }
+  if (senders.empty()) {
+    senders.emplace_back(OpenPacketSocket(options.ifname, 0), options);
+  }
+  return senders;
+}
+
+// Senders take turns, a batch each, so that all of them offer the same whatever the scheduler does.
+int Send(const Options& options) {
+  std::deque<Sender> senders = OpenSenders(options);
+  const auto start = Clock::now();
+  double elapsed = 0;
+  bool done = false;
+  while (stop_requested == 0 && !done && elapsed < options.seconds) {
+    bool idle = true;
+    done = true;
+    for (Sender& sender : senders) {
+      uint64_t allowed = options.count == 0 ? UINT64_MAX : options.count - sender.sent;
+      done = done && allowed == 0;
+      if (options.rate > 0) {
+        const auto due = static_cast<uint64_t>(elapsed * options.rate) + 1;
+        allowed = std::min(allowed, due - std::min(due, sender.sent));
+      }
+      if (allowed > 0) {
+        sender.sent += sender.batch.Send(sender.fd, sender.sent, allowed);
+        idle = false;
+      }
+    }
+    if (idle && !done) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    elapsed = SecondsSince(start);
+  }
+  uint64_t sent = 0;
+  uint64_t refusals = 0;
+  for (const Sender& sender : senders) {
+    sent += sender.sent;
+    refusals += sender.batch.failures();
+  }
+  printf("{\"sent\": %lu, \"refusals\": %lu, \"seconds\": %.6f}\n", sent, refusals, elapsed);
   return 0;
 }
 
@@ -404,6 +467,9 @@ int Source(const Options& options) {
 
 void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--ifname", options->ifname, "interface of this namespace");
+  app->add_option("--namespaces", options->namespaces,
+                  "send: the same from the interface of each of these, paths with commas between")
+      ->delimiter(',');
   app->add_option("--source", options->source, "source MAC address");
   app->add_option("--source-count", options->source_count, "use that many source addresses in turn");
   app->add_option("--destination", options->destination, "destination MAC address");
