@@ -16,7 +16,7 @@
 namespace ringswitch::bridge {
 namespace {
 
-constexpr uint32_t kBucketSlots = 8;   // eight keys fill a cache line
+constexpr uint32_t kBucketSlots = 8;
 constexpr uint32_t kSweepSlots = 256;  // per hold of the lock: about a quarter of a microsecond
 
 // The key word: MAC, VID, one.
@@ -93,11 +93,12 @@ constexpr uint64_t Spread(uint64_t word) {  // the finaliser of splitmix64: turn
   return word ^ word >> 31;
 }
 
-// Bit i: keys[i] is the one. Without branches, since where in the bucket a key lies cannot be predicted, and
-// unrolled.
-template <typename Keys, size_t... I>
-[[gnu::always_inline]] inline uint32_t Hits(const Keys& keys, uint64_t key_word, std::index_sequence<I...>) {
-  return (... | (static_cast<uint32_t>(keys[I].load(std::memory_order_acquire) == key_word) << I));
+// Bit i: slots[i] has the key. Without branches, since where in the bucket a key lies cannot be predicted,
+// and unrolled.
+template <typename Slots, size_t... I>
+[[gnu::always_inline]] inline uint32_t Hits(const Slots& slots, uint64_t key_word,
+                                            std::index_sequence<I...>) {
+  return (... | (static_cast<uint32_t>(slots[I].key.load(std::memory_order_acquire) == key_word) << I));
 }
 
 bool Matches(const FdbFilter& filter, FdbKey key, uint64_t value) {
@@ -109,22 +110,19 @@ bool Matches(const FdbFilter& filter, FdbKey key, uint64_t value) {
 
 }  // namespace
 
-struct Fdb::Bucket {
-  alignas(64) std::array<std::atomic<uint64_t>, kBucketSlots> keys;
-  alignas(64) std::array<std::atomic<uint64_t>, kBucketSlots> values;
+struct Fdb::Slot {
+  std::atomic<uint64_t> key;
+  std::atomic<uint64_t> value;
 };
 
-struct Fdb::Place {
-  Bucket* bucket = nullptr;  // null: none
-  uint32_t index = 0;
-  bool found() const { return bucket != nullptr; }
-  std::atomic<uint64_t>& key() const { return bucket->keys[index]; }
-  std::atomic<uint64_t>& value() const { return bucket->values[index]; }
+struct Fdb::Bucket {
+  alignas(64) std::array<Slot, kBucketSlots> slots;  // four fill a cache line
 };
 
 struct Fdb::Hash {
-  uint32_t first;
-  uint32_t second;
+  uint32_t first;   // bucket
+  uint32_t second;  // bucket, another one
+  uint32_t home;    // slot of the first bucket
   uint16_t check;
 };
 
@@ -139,39 +137,55 @@ Fdb::Fdb(uint32_t capacity, uint64_t seed, EpochDomain* epochs)
 
 Fdb::~Fdb() = default;
 
-// A product with a secret, folded: both halves depend on every bit of the key.
+// A product with a secret, folded, which no sender can foresee; and one more, since the fold of addresses
+// that follow each other is a progression, which for some secrets meets the same few slots again and again
+// (with 2048 of them in 32768 slots, half were away from home).
 [[gnu::always_inline]] inline Fdb::Hash Fdb::HashOf(uint64_t key_word) const {
   const auto product = static_cast<unsigned __int128>(key_word ^ seed_a_) * seed_b_;
-  const uint64_t hash = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-  const uint32_t mask = bucket_count_ - 1;
-  const uint32_t first = static_cast<uint32_t>(hash) & mask;
-  uint32_t second = static_cast<uint32_t>(hash >> 24) & mask;
+  const uint64_t fold = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  const uint64_t hash = fold * 0x9e37'79b9'7f4a'7c15ULL;
+  const uint32_t mask = bucket_count_ - 1;  // 18 bits at most
+  const auto first = static_cast<uint32_t>(hash >> 46) & mask;
+  auto second = static_cast<uint32_t>(hash >> 28) & mask;
   if (second == first) second ^= 1;  // there are four buckets at least
-  return {.first = first, .second = second, .check = static_cast<uint16_t>(hash >> 48)};
+  const auto home = static_cast<uint32_t>(hash >> 25) % kBucketSlots;
+  return {.first = first, .second = second, .home = home, .check = static_cast<uint16_t>(fold >> 48)};
 }
 
-// The slot whose key this is, dead or alive.
-[[gnu::always_inline]] inline Fdb::Place Fdb::FindKey(uint64_t key_word, const Hash& hash) const {
+// The slot whose key this is, dead or alive; null: none.
+[[gnu::always_inline]] inline Fdb::Slot* Fdb::FindKey(uint64_t key_word, const Hash& hash) const {
+  Slot& home = buckets_[hash.first].slots[hash.home];
+  if (home.key.load(std::memory_order_acquire) == key_word) [[likely]]
+    return &home;
+  return FindAwayFromHome(key_word, hash);
+}
+
+Fdb::Slot* Fdb::FindAwayFromHome(uint64_t key_word, const Hash& hash) const {
   for (const uint32_t number : {hash.first, hash.second}) {
     Bucket& bucket = buckets_[number];
-    const uint32_t hits = Hits(bucket.keys, key_word, std::make_index_sequence<kBucketSlots>());
-    if (hits != 0) return {&bucket, static_cast<uint32_t>(std::countr_zero(hits))};
+    const uint32_t hits = Hits(bucket.slots, key_word, std::make_index_sequence<kBucketSlots>());
+    if (hits != 0) return &bucket.slots[static_cast<uint32_t>(std::countr_zero(hits))];
   }
-  return {};
+  return nullptr;
 }
 
-Fdb::Place Fdb::SlotAt(uint32_t slot) const {
-  return {&buckets_[slot / kBucketSlots], slot % kBucketSlots};
+Fdb::Slot& Fdb::SlotAt(uint32_t number) const {
+  return buckets_[number / kBucketSlots].slots[number % kBucketSlots];
+}
+
+uint32_t Fdb::NumberOf(const Slot& slot) const {
+  // Buckets are nothing but slots, one after the other.
+  return static_cast<uint32_t>(&slot - buckets_[0].slots.data());
 }
 
 FdbTarget Fdb::Lookup(FdbKey key) const {
   const uint64_t key_word = KeyWord(key);
   const Hash hash = HashOf(key_word);
-  const Place place = FindKey(key_word, hash);
-  if (!place.found()) return {};
-  const uint64_t value = place.value().load(std::memory_order_acquire);
+  Slot* const slot = FindKey(key_word, hash);
+  if (slot == nullptr) return {};
+  const uint64_t value = slot->value.load(std::memory_order_acquire);
   if (!IsLive(value) || CheckOf(value) != hash.check) return {};
-  if (place.key().load(std::memory_order_relaxed) != key_word) return {};
+  if (slot->key.load(std::memory_order_relaxed) != key_word) return {};
   return {.port = PortOf(value), .kind = KindOf(value)};
 }
 
@@ -187,16 +201,16 @@ bool Fdb::IsFull() const {
 LearnResult Fdb::Learn(FdbKey key, PortIndex port, uint32_t mac_limit, uint32_t now_s) {
   const uint64_t key_word = KeyWord(key);
   const Hash hash = HashOf(key_word);
-  const Place place = FindKey(key_word, hash);
-  uint64_t value = place.found() ? place.value().load(std::memory_order_acquire) : 0;
+  Slot* const slot = FindKey(key_word, hash);
+  uint64_t value = slot != nullptr ? slot->value.load(std::memory_order_acquire) : 0;
   if (IsLive(value) && CheckOf(value) == hash.check) {
     if (KindOf(value) == FdbKind::kStatic) {
       return PortOf(value) == port ? LearnResult::kKnown : LearnResult::kStaticElsewhere;
     }
     if (PortOf(value) == port) {
       if (AgeOf(value, now_s) != 0) {
-        place.value().compare_exchange_strong(value, WithStamp(value, now_s), std::memory_order_release,
-                                              std::memory_order_relaxed);
+        slot->value.compare_exchange_strong(value, WithStamp(value, now_s), std::memory_order_release,
+                                            std::memory_order_relaxed);
       }
       return LearnResult::kKnown;
     }
@@ -215,13 +229,13 @@ LearnResult Fdb::LearnChange(uint64_t key_word, const Hash& hash, PortIndex port
                              uint32_t now_s) {
   const WriterLock lock(this, kWorkerLockSpins);
   if (!lock.held()) return LearnResult::kBusy;
-  const Place place = FindKey(key_word, hash);
-  const uint64_t value = place.found() ? place.value().load(std::memory_order_relaxed) : 0;
+  Slot* const slot = FindKey(key_word, hash);
+  const uint64_t value = slot != nullptr ? slot->value.load(std::memory_order_relaxed) : 0;
   if (IsLive(value) && PortOf(value) == port) return LearnResult::kKnown;  // another worker was faster
   if (KindOf(value) == FdbKind::kStatic) return LearnResult::kStaticElsewhere;
   if (IsHeld(value)) return LearnResult::kHeldElsewhere;
   if (IsAtLimit(port, mac_limit) ||
-      (!IsLive(value) && !Insert(key_word, hash, place, port, FdbKind::kDynamic, now_s))) {
+      (!IsLive(value) && !Insert(key_word, hash, slot, port, FdbKind::kDynamic, now_s))) {
     limited_.fetch_add(1, std::memory_order_relaxed);
     return LearnResult::kNotLearned;
   }
@@ -230,14 +244,14 @@ LearnResult Fdb::LearnChange(uint64_t key_word, const Hash& hash, PortIndex port
     return LearnResult::kLearned;
   }
   if (history_->flaps.is_on() && history_->flaps.Note(key_word, now_s)) {
-    place.value().fetch_or(kHeldBit, std::memory_order_release);
+    slot->value.fetch_or(kHeldBit, std::memory_order_release);
     held_now_.store(history_->flaps.held_count(), std::memory_order_relaxed);
     Bump(held_);
     return LearnResult::kHeldElsewhere;
   }
   CountOut(value);
   const uint64_t moved = LiveValue(port, FdbKind::kDynamic, now_s, hash.check);
-  place.value().store(moved, std::memory_order_release);
+  slot->value.store(moved, std::memory_order_release);
   CountIn(moved);
   Bump(moved_);
   history_->moves.Count(PortOf(value), port);
@@ -252,28 +266,30 @@ void Fdb::Log(uint64_t key_word, uint64_t value) {
   history_->changes->Add(change);
 }
 
-// A slot that may take a new key: of the first bucket while that is at most half full, so that most look-ups
-// end there, else of the one with fewer live entries; never used before dead for longest, since a dead slot
-// that keeps its key can give it back at once. Slots that a worker might still read are left alone.
-Fdb::Place Fdb::FreeSlot(const Hash& hash) const {
-  Place best;
+// A slot that may take a new key, null where there is none: of the first bucket while that is at most half
+// full, so that most look-ups end there, else of the one with fewer live entries. There, its home; else never
+// used before dead for longest, since a dead slot that keeps its key can give it back at once. Slots that a
+// worker might still read are left alone.
+Fdb::Slot* Fdb::FreeSlot(const Hash& hash) const {
+  Slot* best = nullptr;
   uint32_t best_live = kBucketSlots;
+  const Slot* const home = &buckets_[hash.first].slots[hash.home];
   for (const uint32_t number : {hash.first, hash.second}) {
-    Bucket& bucket = buckets_[number];
-    Place place;
+    Slot* free = nullptr;
     uint64_t oldest = kEpochPending;
     uint32_t live = 0;
-    for (uint32_t i = 0; i < kBucketSlots; ++i) {
-      const uint64_t value = bucket.values[i].load(std::memory_order_relaxed);
+    for (Slot& slot : buckets_[number].slots) {
+      const uint64_t value = slot.value.load(std::memory_order_relaxed);
       if (IsLive(value)) {
         ++live;
-      } else if (DeathEpoch(value) < oldest) {
+      } else if (free != home &&
+                 (DeathEpoch(value) < oldest || (&slot == home && epochs_->Passed(DeathEpoch(value))))) {
         oldest = DeathEpoch(value);  // never used: 0
-        place = {&bucket, i};
+        free = &slot;
       }
     }
-    if (place.found() && live < best_live && epochs_->Passed(oldest)) {
-      best = place;
+    if (free != nullptr && live < best_live && epochs_->Passed(oldest)) {
+      best = free;
       best_live = live;
       if (live < kBucketSlots / 2) break;
     }
@@ -282,15 +298,15 @@ Fdb::Place Fdb::FreeSlot(const Hash& hash) const {
 }
 
 // `dead`: the slot that has this key already, if any. False where there is no room.
-bool Fdb::Insert(uint64_t key_word, const Hash& hash, Place dead, PortIndex port, FdbKind kind,
+bool Fdb::Insert(uint64_t key_word, const Hash& hash, Slot* dead, PortIndex port, FdbKind kind,
                  uint32_t now_s) {
   if (IsFull()) return false;
-  const Place place = dead.found() ? dead : FreeSlot(hash);
-  if (!place.found()) return false;
+  Slot* const slot = dead != nullptr ? dead : FreeSlot(hash);
+  if (slot == nullptr) return false;
   // The key first: who sees the new value sees the new key when reading it again.
-  if (!dead.found()) place.key().store(key_word, std::memory_order_release);
+  if (dead == nullptr) slot->key.store(key_word, std::memory_order_release);
   const uint64_t value = LiveValue(port, kind, now_s, hash.check);
-  place.value().store(value, std::memory_order_release);
+  slot->value.store(value, std::memory_order_release);
   CountIn(value);
   Log(key_word, value);
   return true;
@@ -318,8 +334,8 @@ void Fdb::CountOut(uint64_t value) {
 // advances: the other order would let a worker enter the new epoch and still read the entry.
 void Fdb::Seal(uint32_t first_slot, uint32_t end_slot) {
   const uint64_t epoch = epochs_->Advance();
-  for (uint32_t slot = first_slot; slot < end_slot; ++slot) {
-    std::atomic<uint64_t>& value = SlotAt(slot).value();
+  for (uint32_t number = first_slot; number < end_slot; ++number) {
+    std::atomic<uint64_t>& value = SlotAt(number).value;
     if (value.load(std::memory_order_relaxed) == DeadValue(kEpochPending)) {
       value.store(DeadValue(epoch), std::memory_order_release);
     }
@@ -330,15 +346,15 @@ FdbResult Fdb::AddStatic(FdbKey key, PortIndex port, bool replace_static) {
   const uint64_t key_word = KeyWord(key);
   const Hash hash = HashOf(key_word);
   const WriterLock lock(this);
-  const Place place = FindKey(key_word, hash);
-  const uint64_t value = place.found() ? place.value().load(std::memory_order_relaxed) : 0;
+  Slot* const slot = FindKey(key_word, hash);
+  const uint64_t value = slot != nullptr ? slot->value.load(std::memory_order_relaxed) : 0;
   if (!IsLive(value)) {
-    return Insert(key_word, hash, place, port, FdbKind::kStatic, 0) ? FdbResult::kOk : FdbResult::kFull;
+    return Insert(key_word, hash, slot, port, FdbKind::kStatic, 0) ? FdbResult::kOk : FdbResult::kFull;
   }
   if (KindOf(value) == FdbKind::kStatic && !replace_static) return FdbResult::kExists;
   CountOut(value);
   const uint64_t fixed = LiveValue(port, FdbKind::kStatic, 0, hash.check);
-  place.value().store(fixed, std::memory_order_release);
+  slot->value.store(fixed, std::memory_order_release);
   CountIn(fixed);
   Log(key_word, fixed);
   return FdbResult::kOk;
@@ -347,22 +363,22 @@ FdbResult Fdb::AddStatic(FdbKey key, PortIndex port, bool replace_static) {
 FdbResult Fdb::Remove(FdbKey key) {
   const uint64_t key_word = KeyWord(key);
   const WriterLock lock(this);
-  const Place place = FindKey(key_word, HashOf(key_word));
-  const uint64_t value = place.found() ? place.value().load(std::memory_order_relaxed) : 0;
+  Slot* const slot = FindKey(key_word, HashOf(key_word));
+  const uint64_t value = slot != nullptr ? slot->value.load(std::memory_order_relaxed) : 0;
   if (!IsLive(value)) return FdbResult::kNotFound;
-  place.value().store(DeadValue(kEpochPending), std::memory_order_release);
+  slot->value.store(DeadValue(kEpochPending), std::memory_order_release);
   CountOut(value);
   Log(key_word, DeadValue(kEpochPending));
-  const auto slot = static_cast<uint32_t>(place.bucket - buckets_.get()) * kBucketSlots + place.index;
-  Seal(slot, slot + 1);
+  const uint32_t number = NumberOf(*slot);
+  Seal(number, number + 1);
   return FdbResult::kOk;
 }
 
 std::optional<FdbRow> Fdb::Find(FdbKey key, uint32_t now_s) const {
   const uint64_t key_word = KeyWord(key);
   const WriterLock lock(this);
-  const Place place = FindKey(key_word, HashOf(key_word));
-  const uint64_t value = place.found() ? place.value().load(std::memory_order_relaxed) : 0;
+  Slot* const slot = FindKey(key_word, HashOf(key_word));
+  const uint64_t value = slot != nullptr ? slot->value.load(std::memory_order_relaxed) : 0;
   if (!IsLive(value)) return std::nullopt;
   const uint32_t age_s = KindOf(value) == FdbKind::kDynamic ? AgeOf(value, now_s) : 0;
   return FdbRow{.key = key, .target = {.port = PortOf(value), .kind = KindOf(value)}, .age_s = age_s};
@@ -379,12 +395,12 @@ uint32_t Fdb::Flush(const FdbFilter& filter) {
 uint32_t Fdb::FlushSlice(const FdbFilter& filter, uint32_t first_slot, uint32_t end_slot) {
   const WriterLock lock(this);
   uint32_t removed = 0;
-  for (uint32_t slot = first_slot; slot < end_slot; ++slot) {
-    const Place place = SlotAt(slot);
-    const uint64_t value = place.value().load(std::memory_order_relaxed);
-    const uint64_t key_word = place.key().load(std::memory_order_relaxed);
+  for (uint32_t number = first_slot; number < end_slot; ++number) {
+    Slot& slot = SlotAt(number);
+    const uint64_t value = slot.value.load(std::memory_order_relaxed);
+    const uint64_t key_word = slot.key.load(std::memory_order_relaxed);
     if (!IsLive(value) || !Matches(filter, KeyOf(key_word), value)) continue;
-    place.value().store(DeadValue(kEpochPending), std::memory_order_release);
+    slot.value.store(DeadValue(kEpochPending), std::memory_order_release);
     CountOut(value);
     Log(key_word, DeadValue(kEpochPending));
     ++removed;
@@ -397,21 +413,21 @@ uint32_t Fdb::FlushSlice(const FdbFilter& filter, uint32_t first_slot, uint32_t 
 // As workers look up, without the lock: who lists must not keep a worker from learning.
 uint32_t Fdb::List(uint32_t cursor, const FdbFilter& filter, uint32_t rows_max, uint32_t now_s,
                    std::vector<FdbRow>* rows) const {
-  uint32_t slot = cursor;
-  for (; slot < slot_count() && rows_max != 0; ++slot) {
-    const Place place = SlotAt(slot);
-    const uint64_t key_word = place.key().load(std::memory_order_acquire);
-    const uint64_t value = place.value().load(std::memory_order_acquire);
+  uint32_t number = cursor;
+  for (; number < slot_count() && rows_max != 0; ++number) {
+    const Slot& slot = SlotAt(number);
+    const uint64_t key_word = slot.key.load(std::memory_order_acquire);
+    const uint64_t value = slot.value.load(std::memory_order_acquire);
     const FdbKey key = KeyOf(key_word);
     if (!IsLive(value) || !Matches(filter, key, value)) continue;
     // Another address is entering the slot just now.
     if (CheckOf(value) != HashOf(key_word).check) continue;
-    if (place.key().load(std::memory_order_relaxed) != key_word) continue;
+    if (slot.key.load(std::memory_order_relaxed) != key_word) continue;
     const uint32_t age_s = KindOf(value) == FdbKind::kDynamic ? AgeOf(value, now_s) : 0;
     rows->push_back({.key = key, .target = {.port = PortOf(value), .kind = KindOf(value)}, .age_s = age_s});
     --rows_max;
   }
-  return slot < slot_count() ? slot : 0;
+  return number < slot_count() ? number : 0;
 }
 
 void Fdb::AgeSlice(uint32_t now_s, uint32_t ageing_time_s, uint32_t slots) {
@@ -435,17 +451,17 @@ void Fdb::AgeSlice(uint32_t now_s, uint32_t ageing_time_s, uint32_t slots) {
 
 uint32_t Fdb::AgeLocked(uint32_t now_s, uint32_t ageing_time_s, uint32_t first_slot, uint32_t end_slot) {
   uint32_t removed = 0;
-  for (uint32_t slot = first_slot; slot < end_slot; ++slot) {
-    const Place place = SlotAt(slot);
-    uint64_t value = place.value().load(std::memory_order_relaxed);
+  for (uint32_t number = first_slot; number < end_slot; ++number) {
+    Slot& slot = SlotAt(number);
+    uint64_t value = slot.value.load(std::memory_order_relaxed);
     if (KindOf(value) != FdbKind::kDynamic || AgeOf(value, now_s) <= ageing_time_s) continue;
     // Fails where a worker has just heard from the address: then it stays.
-    if (!place.value().compare_exchange_strong(value, DeadValue(kEpochPending), std::memory_order_release,
-                                               std::memory_order_relaxed)) {
+    if (!slot.value.compare_exchange_strong(value, DeadValue(kEpochPending), std::memory_order_release,
+                                            std::memory_order_relaxed)) {
       continue;
     }
     CountOut(value);
-    Log(place.key().load(std::memory_order_relaxed), DeadValue(kEpochPending));
+    Log(slot.key.load(std::memory_order_relaxed), DeadValue(kEpochPending));
     ++removed;
   }
   Bump(aged_, uint64_t{removed});
@@ -460,10 +476,10 @@ void Fdb::SetFlapGuard(uint32_t moves, uint32_t hold_s) {
 
 void Fdb::EndHolds(uint32_t now_s, bool all) {
   history_->flaps.EndHolds(now_s, all, [this](uint64_t key_word) {
-    const Place place = FindKey(key_word, HashOf(key_word));
+    Slot* const slot = FindKey(key_word, HashOf(key_word));
     // The entry may be gone. A worker may refresh its stamp meanwhile.
-    if (place.found() && IsLive(place.value().load(std::memory_order_relaxed))) {
-      place.value().fetch_and(~kHeldBit, std::memory_order_release);
+    if (slot != nullptr && IsLive(slot->value.load(std::memory_order_relaxed))) {
+      slot->value.fetch_and(~kHeldBit, std::memory_order_release);
     }
   });
   held_now_.store(history_->flaps.held_count(), std::memory_order_relaxed);

@@ -4,10 +4,11 @@
 //
 // Theory of operation.
 //
-// Memory. Slots are a 64-bit key and a 64-bit value, both atomic, in buckets of eight: eight keys fill one
-// cache line, their values the next. A key may lie in either of two buckets chosen by a seeded hash (an
-// attacker cannot aim at one), so a lookup reads at most sixteen keys, hit or miss, and there are no probe
-// chains to repair on removal. There are at least twice as many slots as the capacity, allocated at
+// Memory. Slots are a 64-bit key and a 64-bit value, both atomic, in buckets of eight. A key may lie in
+// either of two buckets chosen by a seeded hash (an attacker cannot aim at one), so a lookup reads at most
+// sixteen keys, hit or miss, and there are no probe chains to repair on removal. In its first bucket it has a
+// home, which it gets if nobody lives there: in a table that is not crowded, nearly every hit is one
+// comparison and one cache line. There are at least twice as many slots as the capacity, allocated at
 // construction; nothing is allocated later and no entry ever changes its slot, which makes paged listings
 // exact.
 //
@@ -158,20 +159,22 @@ class Fdb {
   FdbEvents Events() const;
 
  private:
+  struct Slot;
   struct Bucket;
   struct History;    // fdb_history.h
-  struct Place;      // one slot
-  struct Hash;       // of a key: two buckets and the check
+  struct Hash;       // of a key: two buckets, its home and the check
   class WriterLock;  // holds writer_locked_
 
   Hash HashOf(uint64_t key_word) const;
-  Place FindKey(uint64_t key_word, const Hash& hash) const;
-  Place SlotAt(uint32_t slot) const;
+  Slot* FindKey(uint64_t key_word, const Hash& hash) const;
+  Slot* FindAwayFromHome(uint64_t key_word, const Hash& hash) const;
+  Slot& SlotAt(uint32_t number) const;
+  uint32_t NumberOf(const Slot& slot) const;
   LearnResult LearnChange(uint64_t key_word, const Hash& hash, PortIndex port, uint32_t mac_limit,
                           uint32_t now_s);
   // The rest needs the writer lock.
-  Place FreeSlot(const Hash& hash) const;
-  bool Insert(uint64_t key_word, const Hash& hash, Place dead, PortIndex port, FdbKind kind, uint32_t now_s);
+  Slot* FreeSlot(const Hash& hash) const;
+  bool Insert(uint64_t key_word, const Hash& hash, Slot* dead, PortIndex port, FdbKind kind, uint32_t now_s);
   void CountIn(uint64_t value);
   void CountOut(uint64_t value);
   void Seal(uint32_t first_slot, uint32_t end_slot);

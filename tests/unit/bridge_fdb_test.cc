@@ -315,6 +315,18 @@ TEST(Fdb, HoldsItsWholeCapacity) {
   }
 }
 
+// Addresses that follow each other, as vendors and hypervisors give them, are spread as well as any others.
+TEST(Fdb, AddressesInARowFillTheTableWithAnySecret) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    EpochDomain epochs;
+    Fdb fdb(1024, seed, &epochs);
+    const uint64_t step = seed % 2 == 0 ? 1 : 256;
+    for (uint64_t i = 0; i < fdb.capacity(); ++i) {
+      ASSERT_EQ(fdb.Learn(Key(i * step), 1, kNoLimit, kNow), LearnResult::kLearned) << i << ", " << seed;
+    }
+  }
+}
+
 TEST(Fdb, CapacityIsClampedToItsLimits) {
   EpochDomain epochs;
   EXPECT_EQ(Fdb(0, 1, &epochs).capacity(), kFdbCapacityMin);
