@@ -18,7 +18,10 @@ constexpr uint16_t kDhcpServerPort = 67, kDhcpClientPort = 68, kDhcpv6ServerPort
 
 // Protocol numbers (IANA), upper layers and extension headers.
 constexpr uint8_t kHopByHop = 0, kUdp = 17, kRouting = 43, kFragment = 44, kAuthentication = 51, kIcmpv6 = 58,
-                  kDestinationOptions = 60;
+                  kDestinationOptions = 60, kMobility = 135, kHostIdentity = 139, kShim6 = 140;
+constexpr uint8_t kProtocolMax = 147;  // those above are unassigned, experimental or reserved
+
+constexpr uint8_t kHopLimitMax = 255;
 
 // ICMPv6 messages (RFC 4861, RFC 2710, RFC 3810) and neighbour discovery options.
 constexpr uint8_t kMulticastReport = 131, kMulticastDone = 132, kRouterSolicitation = 133,
@@ -90,6 +93,22 @@ UpperLayer UpperLayerOfIpv4(Bytes datagram) {
           .bytes = datagram.subspan(header_length)};
 }
 
+constexpr bool IsExtensionHeader(uint8_t protocol) {
+  switch (protocol) {
+    case kHopByHop:
+    case kRouting:
+    case kFragment:
+    case kAuthentication:
+    case kDestinationOptions:
+    case kMobility:
+    case kHostIdentity:
+    case kShim6:
+      return true;
+    default:
+      return false;
+  }
+}
+
 UpperLayer UpperLayerOfIpv6(Bytes datagram) {
   if (datagram.size() < kIpv6HeaderLength || datagram[0] >> 4 != 6) return {};
   UpperLayer upper{.kind = UpperLayer::Kind::kFound,
@@ -97,10 +116,8 @@ UpperLayer UpperLayerOfIpv6(Bytes datagram) {
                    .is_fragment = false,
                    .bytes = datagram.subspan(kIpv6HeaderLength)};
   for (uint32_t headers = 0; headers <= kExtensionHeadersMax; ++headers) {
-    const bool is_extension = upper.protocol == kHopByHop || upper.protocol == kRouting ||
-                              upper.protocol == kDestinationOptions || upper.protocol == kAuthentication ||
-                              upper.protocol == kFragment;
-    if (!is_extension) return upper;
+    if (upper.protocol > kProtocolMax) return {};
+    if (!IsExtensionHeader(upper.protocol)) return upper;
     const Bytes header = upper.bytes;
     if (header.size() < 8) return {};
     size_t length = (header[1] + size_t{1}) * 8;
@@ -123,11 +140,17 @@ UpperLayer UpperLayerOfIpv6(Bytes datagram) {
 
 // --- router advertisements, DHCP servers ---
 
+// What a receiver may take for a message of a router on its link, whatever is inside.
+bool IsFromTheLink(Bytes datagram) {
+  if (datagram.size() < kIpv6HeaderLength) return true;
+  return datagram[7] == kHopLimitMax && datagram[8] == 0xfe && (datagram[9] & 0xc0) == 0x80;
+}
+
 bool IsRouterAdvertisement(const Payload& payload) {
   if (payload.ether_type != kEtherTypeIpv6) return false;
   const UpperLayer upper = UpperLayerOfIpv6(payload.bytes);
   if (upper.kind == UpperLayer::Kind::kLaterFragment) return false;
-  if (upper.kind == UpperLayer::Kind::kHidden) return true;
+  if (upper.kind == UpperLayer::Kind::kHidden) return IsFromTheLink(payload.bytes);
   if (upper.protocol != kIcmpv6) return false;
   if (upper.bytes.empty()) return true;
   return upper.bytes[0] == kRouterAdvertisement || upper.bytes[0] == kRedirect;

@@ -8,10 +8,13 @@
 // business here. IPv6 extension headers are walked up to the upper layer.
 //
 // What cannot be read is not let in where it would have to be read: a guarded port drops an ARP, IPv4 or IPv6
-// frame that is cut off inside what its guard looks at, and a first fragment that hides the upper layer's
-// header (RFC 7113, RFC 6980). Later fragments pass the router advertisement and DHCP server guards: without
-// their first one nobody puts them together. Headers that are unknown, or encrypted, are taken as an upper
-// layer of their own, as the receivers do.
+// frame that is cut off inside what its guard looks at, a first fragment that hides the upper layer's header,
+// and an IPv6 next header that is neither an extension header nor a protocol that IANA knows: it may be an
+// extension header yet to come (RFC 7113, RFC 7610, RFC 6980). A protocol that is known ends the chain, also
+// where its content is encrypted (ESP): SCTP, GRE and the like pass. Later fragments pass the router
+// advertisement and DHCP server guards: without their first one nobody puts them together. The router
+// advertisement guard lets pass what it cannot read where no receiver would take it for a router's: sent from
+// no link-local address, or with a hop limit below 255, as whatever was routed (RFC 7113, RFC 4861).
 //
 // Limits. At most kExtensionHeadersMax extension headers; a frame with more counts as one that hides its
 // upper layer. LLC/SNAP and inner VLANs are not looked into.

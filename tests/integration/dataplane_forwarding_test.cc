@@ -126,7 +126,7 @@ Bytes WithHeader(const io::VirtioNetHeader& header, const Bytes& frame) {
   return bytes;
 }
 
-TEST_P(DataplaneForwarding, ChecksumOffsetsMoveWithTheTag) {
+TEST_P(DataplaneForwarding, ChecksumOffsetsMoveWithTheTag) {  // O26, O27
   const int access = bed_.AddPod(10);
   const int trunk = bed_.AddPod(TrunkPort(bed_.switch_index(), {10}));
   const int other_access = bed_.AddPod(10);
@@ -150,7 +150,7 @@ TEST_P(DataplaneForwarding, ChecksumOffsetsMoveWithTheTag) {
   bed_.ExpectLedgersBalance();
 }
 
-TEST_P(DataplaneForwarding, SuperFrameKeepsItsSegmentSize) {
+TEST_P(DataplaneForwarding, SuperFrameKeepsItsSegmentSize) {  // O30, T7
   const int access = bed_.AddPod(10);
   const int trunk = bed_.AddPod(TrunkPort(bed_.switch_index(), {10}));
   bridge::PortConfig small = AccessPort(bed_.switch_index(), 10);
@@ -187,7 +187,7 @@ TEST_P(DataplaneForwarding, SuperFrameKeepsItsSegmentSize) {
   EXPECT_EQ(bed_.totals(trunk).transmit_bytes, frame.size() + 4);
 }
 
-TEST_P(DataplaneForwarding, FrameAboveTheEgressMtuIsDroppedThere) {
+TEST_P(DataplaneForwarding, FrameAboveTheEgressMtuIsDroppedThere) {  // O1, O3
   bridge::PortConfig jumbo = AccessPort(bed_.switch_index(), 1);
   jumbo.mtu = 9000;
   const int a = bed_.AddPod(jumbo), b = bed_.AddPod(), c = bed_.AddPod(jumbo);

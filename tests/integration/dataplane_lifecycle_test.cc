@@ -123,7 +123,7 @@ TEST_P(DataplaneLifecycle, PortRemovedWhileItsWritesFailLeavesNothingToTheNext) 
             0u);
 }
 
-TEST_P(DataplaneLifecycle, DeletedDeviceIsReportedAndDoesNotSpin) {
+TEST_P(DataplaneLifecycle, DeletedDeviceIsReportedAndDoesNotSpin) {  // BR-15, D3
   const int a = bed_.AddPod(), b = bed_.AddPod(), c = bed_.AddPod();
   DeleteLink(bed_.pod(b).ifname());
   EXPECT_TRUE(bed_.dataplane().ReadPort(bed_.port(b)).device_gone);
@@ -162,7 +162,7 @@ TEST_P(DataplaneLifecycle, VlanThatAPortLeavesIsForgotten) {
   EXPECT_FALSE(bed_.dataplane().FindFdbEntry(bed_.switch_index(), {PodMac(a), 10}));
 }
 
-TEST_P(DataplaneLifecycle, TapOutlivesTheDataplaneAndIsAttachedAgain) {
+TEST_P(DataplaneLifecycle, TapOutlivesTheDataplaneAndIsAttachedAgain) {  // D4, E15
   const int a = bed_.AddPod();
   const std::string ifname = bed_.pod(a).ifname();
   EXPECT_EQ(OpenTap(ifname, true).status().code(), absl::StatusCode::kAlreadyExists);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <numeric>
 #include <thread>
 
@@ -129,6 +130,113 @@ TEST_P(DataplaneLoad, IdleSwitchUsesNoCpu) {
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
   const double used_ms = (after.tv_sec - before.tv_sec) * 1e3 + (after.tv_nsec - before.tv_nsec) / 1e6;
   EXPECT_LT(used_ms, 10) << "ms of CPU in 1 s";
+}
+
+// Four workers forward on one switch while control threads do all at once that they may: the shared FDB is
+// learned into, aged, flushed, listed and logged, captures come and go, ports change, counters are read. For
+// ThreadSanitizer, and for the books afterwards.
+class DataplaneBusy : public DataplaneLoad {
+ protected:
+  static constexpr int kPods = 8;
+  static constexpr uint32_t kSenders = 4;
+  static constexpr uint32_t kStations = 512;
+
+  // Each sends for two pods: from their own addresses, and from many that move from pod to pod.
+  void Send(uint32_t sender) {
+    for (uint32_t i = 0; !stop_; ++i) {
+      const int pod = static_cast<int>(sender + i % 2 * kSenders);
+      const bridge::MacAddress station(0x0200'1000'0000 + (i / 4 + sender) % kStations);
+      const bridge::MacAddress source = i % 4 == 3 ? station : PodMac(pod);
+      const bridge::MacAddress destination =
+          i % 16 == 0 ? kBroadcast : PodMac(static_cast<int>(i / 2 % kPods));
+      bed_.pod(pod).Send(MakeFrame(destination, source, i));
+      if (i % 64 == 0) ::usleep(500);
+    }
+  }
+  void ChangeFdb() {
+    Dataplane& dataplane = bed_.dataplane();
+    const bridge::SwitchIndex index = bed_.switch_index();
+    for (uint32_t round = 0; !stop_; ++round) {
+      const bridge::FdbKey key{bridge::MacAddress(0x0200'2000'0000 + round % 64), 1};
+      const bridge::PortIndex port = bed_.port(static_cast<int>(round % kPods));
+      dataplane.AddStaticFdbEntry(index, key, port, true);
+      if (round % 8 == 0) dataplane.FlushFdb(index, {.port = port, .kind = bridge::FdbKind::kDynamic});
+      if (round % 32 == 0) dataplane.FlushFdb(index, {.kind = bridge::FdbKind::kStatic});
+      if (round % 3 == 0) dataplane.RemoveFdbEntry(index, key);
+      bridge::SwitchConfig config;
+      config.ageing_time_s = 1;
+      config.vlan_counters = round % 2 == 0;
+      config.flap_limit = round % 4 < 2 ? 8 : 0;
+      config.flap_hold_s = 1;
+      dataplane.UpdateSwitch(index, config);
+      bridge::PortConfig changed = AccessPort(index, 1);
+      changed.mac_limit = round % 2 == 0 ? 0 : 16;
+      dataplane.UpdatePort(bed_.port(kPods - 1), changed);
+      ::usleep(2000);
+    }
+  }
+  void ReadFdb() {
+    const bridge::SwitchIndex index = bed_.switch_index();
+    while (!stop_) {
+      std::vector<bridge::FdbRow> rows;
+      for (uint32_t cursor = bed_.dataplane().ListFdb(index, 0, {}, 100, &rows); cursor != 0;)
+        cursor = bed_.dataplane().ListFdb(index, cursor, {}, 100, &rows);
+      listed_ += rows.size();
+      std::vector<bridge::FdbChange> changes;
+      bed_.dataplane().TakeFdbChanges(index, &changes);
+      logged_ += changes.size();
+      (void)bed_.dataplane().FdbMoves(index);
+      (void)bed_.dataplane().ReadVlans(index);
+      (void)bed_.dataplane().ReadSwitch(index);
+      ::usleep(1000);
+    }
+  }
+  void Capture() {
+    CaptureOptions options;
+    for (int pod = 0; pod < kPods; ++pod) options.ports.set(bed_.port(pod));
+    while (!stop_) {
+      ringswitch::Capture capture(options);
+      ASSERT_TRUE(bed_.dataplane().StartCapture(&capture).ok());
+      std::vector<CapturedFrame> frames;
+      for (int look = 0; look < 3; ++look) {
+        ::usleep(1000);
+        capture.Take(1000, &frames);
+      }
+      bed_.dataplane().StopCapture(&capture);
+      capture.Take(1000, &frames);
+      captured_ += frames.size();
+    }
+  }
+
+  std::atomic<bool> stop_{false};
+  std::atomic<uint64_t> listed_{0}, logged_{0}, captured_{0};
+};
+
+INSTANTIATE_TEST_SUITE_P(All, DataplaneBusy, testing::Values(Variant(RxMode::kAuto, 4, PodKind::kMixed)),
+                         VariantName);
+
+TEST_P(DataplaneBusy, FourWorkersAndAllThatTheControlSideDoes) {
+  for (int i = 0; i < kPods; ++i) bed_.AddPod();
+  bed_.dataplane().SetFdbLogging(bed_.switch_index(), true);
+  std::vector<std::thread> threads;
+  for (uint32_t sender = 0; sender < kSenders; ++sender)
+    threads.emplace_back([this, sender] { Send(sender); });
+  threads.emplace_back([this] { ChangeFdb(); });
+  threads.emplace_back([this] { ReadFdb(); });
+  for (int i = 0; i < 2; ++i) threads.emplace_back([this] { Capture(); });
+  ::usleep(2'000'000);
+  stop_ = true;
+  for (std::thread& thread : threads) thread.join();
+  bed_.Settle();
+  EXPECT_GT(listed_, 0u);
+  EXPECT_GT(logged_, 0u);
+  EXPECT_GT(captured_, 0u);
+  bed_.ExpectLedgersBalance();
+  bed_.dataplane().FlushFdb(bed_.switch_index(), {});
+  bed_.dataplane().UpdateSwitch(bed_.switch_index(), {});
+  DrainAll();
+  ExpectEveryPodAnswers(10);
+  bed_.ExpectLedgersBalance();
 }
 
 // Ten ports with more frames waiting than the pool can hold, all for another: as long as all ten have some

@@ -73,7 +73,7 @@ TEST_P(DataplaneNetdev, FramesOfAllSizesCrossBothWays) {
   bed_.ExpectLedgersBalance();
 }
 
-// BR-01: F3 exactly.
+// BR-01, P12: F3 exactly.
 TEST_P(DataplaneNetdev, Br01TagsAreKept) {
   const int tap = AddTap(Trunk()), veth = AddVeth(Trunk()), other = AddVeth(Trunk());
   Bytes f3 = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02, 0,    0,    0,   0x0a,
@@ -117,13 +117,7 @@ TEST_P(DataplaneNetdev, ServiceTagIsPayload) {
   frame[13] = 0xa8;
   ASSERT_TRUE(bed_.pod(veth).Send(frame));
   bed_.Settle();
-  // The pods' sockets put any tag back as 0x8100.
-  std::optional<Bytes> received = bed_.pod(other).Receive();
-  ASSERT_TRUE(received);
-  Bytes as_seen = frame;
-  as_seen[12] = 0x81;
-  as_seen[13] = 0x00;
-  EXPECT_EQ(ToHex(*received), ToHex(as_seen));
+  ExpectReceived(other, frame);
   Bytes tagged = frame;
   const uint8_t tag[] = {0x81, 0x00, 0, 10};
   tagged.insert(tagged.begin() + 12, std::begin(tag), std::end(tag));
@@ -131,7 +125,7 @@ TEST_P(DataplaneNetdev, ServiceTagIsPayload) {
   bed_.ExpectLedgersBalance();
 }
 
-// BR-17: neither the switch's own transmissions nor the host's come back in.
+// BR-17, P15: neither the switch's own transmissions nor the host's come back in.
 TEST_P(DataplaneNetdev, Br17WhatTheDeviceSendsIsNotHeard) {
   const int tap = AddTap(Access()), veth = AddVeth(Access()), other = AddVeth(Access());
   const Bytes frame = MakeFrame(kBroadcast, PodMac(tap), 1);
@@ -154,7 +148,7 @@ TEST_P(DataplaneNetdev, Br17WhatTheDeviceSendsIsNotHeard) {
   EXPECT_FALSE(bed_.dataplane().FindFdbEntry(bed_.switch_index(), {PodMac(77), 10}));
 }
 
-TEST_P(DataplaneNetdev, DownIsCountedAndUpIsFoundAtOnce) {
+TEST_P(DataplaneNetdev, DownIsCountedAndUpIsFoundAtOnce) {  // D1, E16
   const int tap = AddTap(Access()), veth = AddVeth(Access()), other = AddVeth(Access());
   const std::string near = bed_.near_ifname(veth);
   for (int round = 0; round < 5; ++round) {
@@ -413,7 +407,7 @@ TEST_P(DataplaneNetdev, TapVethTapLeavesEveryFrameIntact) {
   bed_.ExpectLedgersBalance();
 }
 
-TEST_P(DataplaneNetdev, ChecksumIsCompletedForADeviceWithoutOffload) {
+TEST_P(DataplaneNetdev, ChecksumIsCompletedForADeviceWithoutOffload) {  // O28
   const int tap = AddTap(Access()), plain = AddPlainVeth(Access()), other = AddTap(Access());
   ASSERT_TRUE(bed_.pod(tap).SendWithHeader(WithHeader(TcpHeader(0), TcpFrame(PodMac(tap), 777))));
   std::optional<Bytes> received = bed_.pod(plain).ReceiveWithHeader();
@@ -427,7 +421,7 @@ TEST_P(DataplaneNetdev, ChecksumIsCompletedForADeviceWithoutOffload) {
   bed_.ExpectLedgersBalance();
 }
 
-TEST_P(DataplaneNetdev, SuperFrameIsSegmentedForADeviceWithoutOffload) {
+TEST_P(DataplaneNetdev, SuperFrameIsSegmentedForADeviceWithoutOffload) {  // O28
   const int tap = AddTap(Access()), plain = AddPlainVeth(Access()), other = AddVeth(Access());
   constexpr size_t kPayload = 60'000, kSegment = 1400;
   constexpr size_t kSegments = (kPayload + kSegment - 1) / kSegment;
@@ -473,7 +467,7 @@ TEST_P(DataplaneNetdev, ManySuperFramesInOneBatchAreSegmentedInOrder) {
   bed_.ExpectLedgersBalance();
 }
 
-TEST_P(DataplaneNetdev, WhatCannotBeSegmentedIsCounted) {
+TEST_P(DataplaneNetdev, WhatCannotBeSegmentedIsCounted) {  // O28
   const int tap = AddTap(Access()), plain = AddPlainVeth(Access());
   ASSERT_TRUE(bed_.pod(tap).SendWithHeader(WithHeader(TcpHeader(8), TcpFrame(PodMac(tap), 40'000))));
   ExpectNothing(plain);

@@ -209,8 +209,10 @@ std::optional<Bytes> Pod::Receive(std::chrono::milliseconds timeout) {
   tpacket_auxdata auxiliary;
   std::memcpy(&auxiliary, CMSG_DATA(header), sizeof auxiliary);
   if ((auxiliary.tp_status & TP_STATUS_VLAN_VALID) != 0) {
-    const uint8_t tag[4] = {0x81, 0x00, static_cast<uint8_t>(auxiliary.tp_vlan_tci >> 8),
-                            static_cast<uint8_t>(auxiliary.tp_vlan_tci)};
+    const bool has_tpid = (auxiliary.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0;
+    uint8_t tag[4];
+    bridge::StoreBe16(&tag[0], has_tpid ? auxiliary.tp_vlan_tpid : bridge::kTpid);
+    bridge::StoreBe16(&tag[2], auxiliary.tp_vlan_tci);
     frame.insert(frame.begin() + 12, std::begin(tag), std::end(tag));
   }
   return frame;
@@ -377,6 +379,29 @@ void SetQueueLength(const std::string& ifname, int frames) {
   ifreq request = InterfaceRequest(ifname);
   request.ifr_qlen = frames;
   Check(::ioctl(socket.fd(), SIOCSIFTXQLEN, &request) == 0, "SIOCSIFTXQLEN " + ifname);
+}
+
+void SetSuperFrameMax(const std::string& ifname, uint32_t bytes) {
+  struct {
+    nlmsghdr header{};
+    ifinfomsg info{};
+    rtattr attribute{};
+    uint32_t value = 0;
+  } request;
+  request.header.nlmsg_len = sizeof request;
+  request.header.nlmsg_type = RTM_NEWLINK;
+  request.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+  request.info.ifi_index = static_cast<int>(::if_nametoindex(ifname.c_str()));
+  request.attribute.rta_len = RTA_LENGTH(sizeof request.value);
+  request.attribute.rta_type = IFLA_GSO_MAX_SIZE;
+  request.value = bytes;
+  File socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  Check(::send(socket.fd(), &request, sizeof request, 0) == sizeof request, "IFLA_GSO_MAX_SIZE " + ifname);
+  char reply[8192];
+  Check(::recv(socket.fd(), reply, sizeof reply, 0) > 0, "IFLA_GSO_MAX_SIZE " + ifname);
+  const int error = reinterpret_cast<nlmsgerr*>(reply + NLMSG_HDRLEN)->error;
+  errno = -error;
+  Check(error == 0, "IFLA_GSO_MAX_SIZE " + ifname);
 }
 
 void DeleteLink(const std::string& ifname) {

@@ -139,6 +139,7 @@ void RunTool(const std::vector<std::string>& command);
 void SetLinkUp(const std::string& ifname, bool up);
 void SetMtu(const std::string& ifname, int mtu);
 void SetQueueLength(const std::string& ifname, int frames);
+void SetSuperFrameMax(const std::string& ifname, uint32_t bytes);  // beyond 65536: IPv6 only
 void DeleteLink(const std::string& ifname);
 int OpenFileCount();
 

@@ -220,6 +220,11 @@ class Agent:
     def fd_count(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
+    def kernel_thread_count(self):
+        """Threads that the kernel has started for the ring's work."""
+        names = [path.read_text() for path in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/comm")]
+        return sum(name.startswith("iou-wrk") for name in names)
+
     def resident_bytes(self):
         return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

@@ -8,7 +8,7 @@ import time
 from agent import binary
 from frame import host_mac
 from pod import Pod, run
-from wire import Wire
+from wire import QUIET_SECONDS, Wire
 
 
 def wait_for(condition, seconds=2.0, message="condition", step=0.01):
@@ -156,10 +156,11 @@ class Bed:
         for host in others:
             host.wire.drain()
         sender.wire.send(*frames)
+        got = {host: host.wire.receive(len(expect.get(host.number, [])), quiet=0) for host in others}
+        time.sleep(QUIET_SECONDS)  # one quiet moment for all of them
         for host in others:
-            wanted = expect.get(host.number, [])
-            got = host.wire.receive(len(wanted))
-            assert got == wanted, f"host {host.number}: got {[g.hex() for g in got]}, not {[w.hex() for w in wanted]}"
+            wanted, got[host] = expect.get(host.number, []), got[host] + host.wire.receive(0, quiet=0)
+            assert got[host] == wanted, f"host {host.number}: got {[g.hex() for g in got[host]]}, not {[w.hex() for w in wanted]}"
 
     def totals(self):
         """Sums over all ports: the terms of the ledgers."""

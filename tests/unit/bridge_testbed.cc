@@ -125,24 +125,6 @@ void SetAttribute(const std::string& word, const std::string& value, PortConfig*
   }
 }
 
-std::unique_ptr<PortConfig> ParsePort(std::string_view text) {
-  auto port = std::make_unique<PortConfig>();
-  std::istringstream words{std::string(text)};
-  for (std::string word, value; words >> word;) {
-    if (word == "none") return nullptr;
-    if (word == "unaware") continue;
-    if (word == "tagged") {
-      port->untagged = VlanSet();
-    } else if (const uint32_t feature = FeatureOf(word); feature != 0) {
-      port->features |= feature;
-    } else {
-      words >> value;
-      SetAttribute(word, value, port.get());
-    }
-  }
-  return port;
-}
-
 FrameBytes ApplyEdit(const FrameBytes& frame, TagEdit edit, uint16_t tci) {
   FrameBytes buffer(kTagLength + frame.size());
   uint8_t* start = buffer.data() + kTagLength;
@@ -164,6 +146,24 @@ FrameBytes ApplyEdit(const FrameBytes& frame, TagEdit edit, uint16_t tci) {
 }
 
 }  // namespace
+
+std::unique_ptr<PortConfig> ParsePort(std::string_view text) {
+  auto port = std::make_unique<PortConfig>();
+  std::istringstream words{std::string(text)};
+  for (std::string word, value; words >> word;) {
+    if (word == "none") return nullptr;
+    if (word == "unaware") continue;
+    if (word == "tagged") {
+      port->untagged = VlanSet();
+    } else if (const uint32_t feature = FeatureOf(word); feature != 0) {
+      port->features |= feature;
+    } else {
+      words >> value;
+      SetAttribute(word, value, port.get());
+    }
+  }
+  return port;
+}
 
 FrameBytes MakeFrame(size_t length, std::string_view hex) {
   FrameBytes frame;
@@ -226,6 +226,12 @@ FrameBytes F15() {
 }
 FrameBytes F16() {
   return MakeFrame(60, "3333ff0000b1 020000000a03 88b5 543136");
+}
+
+std::string FdbText(const FdbKey& key, PortIndex port, FdbKind kind) {
+  std::string text = key.mac.ToString() + " " + std::to_string(key.vid) + " p" + std::to_string(port);
+  if (kind == FdbKind::kStatic) text += " static";
+  return text;
 }
 
 std::ostream& operator<<(std::ostream& out, const PortFrame& port_frame) {
@@ -328,10 +334,7 @@ std::vector<std::string> Testbed::FdbText() const {
   EXPECT_EQ(fdb_.List(0, {}, UINT32_MAX, now_s, &rows), 0u);
   std::vector<std::string> texts;
   for (const FdbRow& row : rows) {
-    std::ostringstream text;
-    text << row.key.mac.ToString() << " " << row.key.vid << " p" << row.target.port;
-    if (row.target.kind == FdbKind::kStatic) text << " static";
-    texts.push_back(text.str());
+    texts.push_back(bridge::FdbText(row.key, row.target.port, row.target.kind));
   }
   std::sort(texts.begin(), texts.end());
   return texts;

@@ -36,6 +36,11 @@ namespace ringswitch::bridge {
 using FrameBytes = std::vector<uint8_t>;
 FrameBytes MakeFrame(size_t length, std::string_view hex);
 
+// A port written as text; null: "none".
+std::unique_ptr<PortConfig> ParsePort(std::string_view text);
+// An FDB entry as the tables write it: "02:00:00:00:0a:01 10 p1", with "static" behind it where it is.
+std::string FdbText(const FdbKey& key, PortIndex port, FdbKind kind);
+
 // Addresses of the test bed: A to D live on p1 to p4.
 inline constexpr MacAddress kA{0x0200'0000'0a01}, kB{0x0200'0000'0a02}, kC{0x0200'0000'0a03},
     kD{0x0200'0000'0a04};
@@ -72,7 +77,7 @@ struct StaticEntry {
 
 // One row of a table: what goes in, what must come out.
 struct Row {
-  const char* name = "";             // cases of the field it stands for, and a sentence
+  std::string name{};                // cases of the field it stands for, and a sentence
   std::vector<const char*> ports{};  // p1, p2, ...
   SwitchConfig config{};
   std::vector<StaticEntry> statics{};  // entered first
@@ -142,8 +147,9 @@ class Testbed {
 // Sends a row's frames through a new test bed and expects what the row says.
 void ExpectRow(const Row& row);
 
-// The tables, for the test that every drop reason has a row.
+// The tables. They are run by the pipeline alone, and on devices (tests/integration/dataplane_table_test.cc).
 const std::vector<Row>& VlanRows();
+const std::vector<Row>& VlanMatrixRows();
 const std::vector<Row>& ForwardingRows();
 const std::vector<Row>& PortRows();
 const std::vector<Row>& GuardRows();

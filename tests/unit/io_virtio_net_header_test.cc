@@ -49,11 +49,11 @@ VirtioNetHeader Gso(uint8_t type, uint16_t segment) {
   return header;
 }
 
-TEST(VirtioNetHeader, PlainFrameIsAsLongAsItIs) {
+TEST(VirtioNetHeader, PlainFrameIsAsLongAsItIs) {  // O10
   EXPECT_EQ(Check({}, TcpFrame(64)), 64u);
 }
 
-TEST(VirtioNetHeader, ChecksumMustLieInTheFrame) {
+TEST(VirtioNetHeader, ChecksumMustLieInTheFrame) {  // O12, O29
   VirtioNetHeader header;
   header.flags = kNeedsChecksum;
   header.csum_start = 34;
@@ -68,7 +68,7 @@ TEST(VirtioNetHeader, ChecksumMustLieInTheFrame) {
   EXPECT_EQ(Check(header, TcpFrame(64)), std::nullopt) << "inside the Ethernet header";
 }
 
-TEST(VirtioNetHeader, SuperFrameIsAsLongAsHeadersAndOneSegment) {
+TEST(VirtioNetHeader, SuperFrameIsAsLongAsHeadersAndOneSegment) {  // O21, O30
   EXPECT_EQ(Check(Gso(kGsoTcp4, 1400), TcpFrame(9000)), 34u + 20 + 1400);
   EXPECT_EQ(Check(Gso(kGsoTcp4 | kGsoEcn, 1400), TcpFrame(9000)), 34u + 20 + 1400);
   EXPECT_EQ(Check(Gso(kGsoTcp6, 1400), Tcp6Frame(9000, 15)), 54u + 60 + 1400);
@@ -76,7 +76,7 @@ TEST(VirtioNetHeader, SuperFrameIsAsLongAsHeadersAndOneSegment) {
   EXPECT_EQ(Check(Gso(kGsoTcp4, 1400), TcpFrame(500)), 500u) << "shorter than one segment";
 }
 
-TEST(VirtioNetHeader, ContradictionsAreRefused) {
+TEST(VirtioNetHeader, ContradictionsAreRefused) {  // O15, O16, O18, O20, O29
   EXPECT_EQ(Check(Gso(kGsoTcp4, 0), TcpFrame(9000)), std::nullopt) << "segments of nothing";
   EXPECT_EQ(Check(Gso(2, 1400), TcpFrame(9000)), std::nullopt) << "unknown type";
   EXPECT_EQ(Check(Gso(3, 1400), UdpFrame(9000)), std::nullopt) << "UFO was never offered";
@@ -90,7 +90,7 @@ TEST(VirtioNetHeader, ContradictionsAreRefused) {
   EXPECT_EQ(Check(header, TcpFrame(9000)), std::nullopt) << "a tunnel: TCP in TCP";
 }
 
-TEST(VirtioNetHeader, HeadersLengthIsMadeTheFrames) {
+TEST(VirtioNetHeader, HeadersLengthIsMadeTheFrames) {  // O11
   VirtioNetHeader header = Gso(kGsoTcp4, 1000), left;
   header.flags = kDataValid;
   for (uint16_t hint : {0, 54, 200, 9001}) {
@@ -119,7 +119,7 @@ TEST(VirtioNetHeader, OffloadIsWorkLeft) {
   EXPECT_TRUE(has_offload());
 }
 
-TEST(VirtioNetHeader, OffsetsMoveWithTheTag) {
+TEST(VirtioNetHeader, OffsetsMoveWithTheTag) {  // O27
   VirtioNetHeader header = Gso(kGsoTcp4, 1000);
   header.hdr_len = 54;
   uint8_t bytes[sizeof header];

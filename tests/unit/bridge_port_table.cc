@@ -1,8 +1,5 @@
 // Frame tables: from bytes in to bytes out, for what single ports are told to do and not to do.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "tests/unit/bridge_testbed.h"
@@ -414,13 +411,4 @@ const std::vector<Row>& PortRows() {
   return rows;
 }
 
-namespace {
-
-class PortTable : public testing::TestWithParam<Row> {};
-TEST_P(PortTable, Row) {
-  ExpectRow(GetParam());
-}
-INSTANTIATE_TEST_SUITE_P(Bridge, PortTable, testing::ValuesIn(PortRows()));
-
-}  // namespace
 }  // namespace ringswitch::bridge
