@@ -35,6 +35,7 @@ inline constexpr uint32_t kFlapMovesMax = 255;          // in kFlapWindowS: coun
 inline constexpr uint32_t kFlapHoldDefaultS = 60;       // long against a loop's storm, short for a person
 inline constexpr uint32_t kFlapHoldMaxS = 3600;         // an hour
 inline constexpr uint32_t kFdbBulkMax = 1u << 20;       // entries of one bulk: the largest FDB
+inline constexpr uint32_t kConfirmWithinMaxS = 3600;    // longer than anybody looks whether a node is reached
 
 enum class SwitchMode : uint8_t { kBridge, kMacvlan };
 
@@ -84,6 +85,13 @@ struct AttachmentSpec {
   IpSettings ip_config;
 };
 
+// A netdev's port that is deleted again unless it is confirmed.
+struct PortTrial {
+  uint32_t within_s = 0;  // as asked for
+  int64_t ends_ms = 0;    // CLOCK_BOOTTIME, which goes on while no agent runs
+  bool was_down = false;  // the device had been left down by its owner
+};
+
 struct PortSpec {
   std::string name;
   uint64_t id = 0;
@@ -96,11 +104,18 @@ struct PortSpec {
   PodReference pod;
   PortAttributes attributes;
   std::optional<AttachmentSpec> attachment;
+  std::optional<PortTrial> trial;  // none: nothing to confirm
 };
 
 struct StaticFdbEntry {
   bridge::FdbKey key;
   std::string port_name;
+};
+
+// What one call does to the static entries of a switch: those that go, then those that come or move.
+struct StaticFdbChange {
+  std::vector<StaticFdbEntry> removed;
+  std::vector<StaticFdbEntry> added;
 };
 
 // --- Requests: nothing in them has been looked at ---
@@ -170,6 +185,7 @@ struct PortRequest {
   uint32_t mac_limit = 0;
   PodReference pod;
   PortAttributesRequest attributes;
+  std::optional<DurationRequest> confirm_within;
 };
 
 // Set fields change. The last ones cannot, as in SwitchUpdate.

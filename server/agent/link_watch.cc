@@ -175,8 +175,13 @@ absl::Status LinkWatch::Add(uint64_t watch_id, const DeviceRef& device, const Po
     added.place = place;
   } else {
     added.own_ifname = device.own_ifname();
+    added.is_netdev = device.kind == DeviceRef::Kind::kNetdev;
+    if (link != nullptr) {
+      added.place = Place{kNsidNone, link->ifindex};
+      added.mac = link->mac;
+      added.mtu = link->mtu;
+    }
     added.is_up = link != nullptr && link->is_up;
-    if (link != nullptr) added.place = Place{kNsidNone, link->ifindex};
   }
   if (device.kind != DeviceRef::Kind::kNetdev) {
     added.netns = device.link.netns;
@@ -371,9 +376,20 @@ void LinkWatch::SetNamedLink(Entry* entry, uint64_t watch_id, const LinkState& l
   if (!entry->place) {
     entry->place = place;
     entry->is_up = false;
+    // Who attaches to it asks for these, and later than now.
+    entry->mac = link.mac;
+    entry->mtu = link.mtu;
     pending_.push_back({entry->serial, {watch_id, LinkEventKind::kLinkBack}});
   }
+  if (entry->is_netdev) SetAttributes(entry, watch_id, link);
   SetUp(entry, watch_id, IsOperational(link.flags));
+}
+
+void LinkWatch::SetAttributes(Entry* entry, uint64_t watch_id, const LinkState& link) {
+  if (entry->mac == link.mac && entry->mtu == link.mtu) return;
+  entry->mac = link.mac;
+  entry->mtu = link.mtu;
+  pending_.push_back({entry->serial, {watch_id, LinkEventKind::kLinkChanged, link.mac, link.mtu}});
 }
 
 void LinkWatch::SetUp(Entry* entry, uint64_t watch_id, bool is_up) {

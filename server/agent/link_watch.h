@@ -13,7 +13,8 @@
 // every namespace with an nsid. TAPs are told apart by (nsid, ifindex), so a rename in the pod does not
 // matter. Netdevs and the host's ends of veths are watched by name in the agent's own namespace, since the
 // device of that name is what the port wants: one that is deleted, renamed or moved away is gone, and the
-// next one that is given the name is back. After an overrun, and once at the start of each watch, the kernel
+// next one that is given the name is back. A netdev's MAC address and MTU, which are the port's, are followed
+// too. After an overrun, and once at the start of each watch, the kernel
 // is asked (by nsid: IFLA_TARGET_NETNSID). Nothing here holds a file inside a watched namespace.
 //
 // Threads. `mutex_` guards the watches; it is held for no callback and no netlink request. The event thread
@@ -73,6 +74,9 @@ class LinkWatch {
     int directory = -1;  // inotify watch descriptor, shared by all in that directory
     bool is_namespace_gone = false;
     bool is_up = true;
+    bool is_netdev = false;
+    bridge::MacAddress mac;  // netdev: as last known to who watches
+    uint32_t mtu = 0;
     bool is_read = false;  // the kernel was asked
     bool IsSwept() const { return !netns.empty() && !is_namespace_gone; }
   };
@@ -105,6 +109,7 @@ class LinkWatch {
   void TakeNamedLink(Entry* entry, uint64_t watch_id, const LinkState& link, bool is_deleted);
   void SetNamedLink(Entry* entry, uint64_t watch_id, const LinkState& link);
   void SetUp(Entry* entry, uint64_t watch_id, bool is_up);
+  void SetAttributes(Entry* entry, uint64_t watch_id, const LinkState& link);
   void SetGone(Entry* entry, uint64_t watch_id);
   void Deliver();
   void Wake() const;

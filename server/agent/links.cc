@@ -109,6 +109,7 @@ class HostLinks final : public Links {
   absl::StatusOr<PortLink> AttachVeth(const DeviceRef& device, NamespaceId netns_id) override;
   void DeleteVeth(const DeviceRef& device) override;
   void ReleaseNetdev(const DeviceRef& device) override { gate_.Open(device.own_ifname()); }
+  void SetNetdevDown(const DeviceRef& device) override;
   absl::Status SetMtu(const DeviceRef& device, uint32_t mtu) override;
   absl::StatusOr<LinkInfo> GetLink(const LinkRef& link) override;
   absl::Status Configure(const LinkRef& link, const std::vector<std::string>& addresses,
@@ -159,7 +160,7 @@ absl::Status HostLinks::CheckDevice(const DeviceRef& device) {
   if (device.kind == DeviceRef::Kind::kNetdev) {
     absl::StatusOr<NetlinkSocket> socket = NetlinkSocket::Open();
     if (!socket.ok()) return socket.status();
-    return CheckNetdev(*socket, device.own_ifname(), device.host_stack).status();
+    return CheckNetdev(*socket, device).status();
   }
   if (device.kind == DeviceRef::Kind::kVeth) {
     status = CheckName(device.host_ifname);
@@ -233,13 +234,19 @@ absl::StatusOr<PortLink> HostLinks::OpenOwn(const DeviceRef& device, uint32_t if
 absl::StatusOr<PortLink> HostLinks::OpenNetdev(const DeviceRef& device) {
   absl::StatusOr<NetlinkSocket> socket = NetlinkSocket::Open();
   if (!socket.ok()) return socket.status();
-  absl::StatusOr<NetdevInfo> info = CheckNetdev(*socket, device.own_ifname(), device.host_stack);
+  absl::StatusOr<NetdevInfo> info = CheckNetdev(*socket, device);
   if (!info.ok()) return info.status();
   absl::StatusOr<PortLink> opened = OpenOwn(device, info->ifindex);
   if (!opened.ok()) return opened.status();
   opened->mac = info->mac;
   opened->mtu = info->mtu;
+  opened->was_down = !info->is_set_up;
   return opened;
+}
+
+void HostLinks::SetNetdevDown(const DeviceRef& device) {
+  absl::StatusOr<NetlinkSocket> socket = NetlinkSocket::Open();
+  if (socket.ok()) SetDown(*socket, device.own_ifname()).IgnoreError();
 }
 
 absl::StatusOr<PortLink> HostLinks::CreateVeth(const DeviceRef& device, bridge::MacAddress mac,

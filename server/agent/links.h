@@ -57,6 +57,7 @@ struct PortLink {
   bridge::MacAddress mac;  // netdev: its own
   uint32_t mtu = 0;        // netdev: its own
   bool is_up = true;       // netdev and veth: set up and with carrier
+  bool was_down = false;   // netdev: its owner had left it down
 };
 
 // What the host's own stack does with frames that arrive on a netdev.
@@ -70,6 +71,8 @@ struct DeviceRef {
   std::string host_ifname;  // veth: the host's end
   HostStack host_stack = HostStack::kDrop;  // netdev
   bool software_offload = false;            // netdev
+  bool may_carry_node =
+      false;  // netdev: addresses or the default route of the node are no reason to refuse it
   // The name of the device in the agent's own namespace; empty for a TAP.
   const std::string& own_ifname() const { return kind == Kind::kNetdev ? link.ifname : host_ifname; }
 };
@@ -97,11 +100,14 @@ enum class LinkEventKind : uint8_t {
   kLinkDown,       // not so any more
   kLinkGone,       // the device was deleted or moved to another namespace; netdev and veth: or renamed
   kLinkBack,       // netdev and veth: a device of that name is there again; down until kLinkUp
+  kLinkChanged,    // netdev: it has another MAC address or MTU; not told of one that is back
 };
 
 struct LinkEvent {
   uint64_t watch_id = 0;  // as given to Watch
   LinkEventKind kind{};
+  bridge::MacAddress mac = {};  // kLinkChanged: as they are now
+  uint32_t mtu = 0;
 };
 
 class Links {
@@ -126,7 +132,8 @@ class Links {
 
   // Opens a device of the agent's own namespace and, for HostStack::kDrop, keeps the host's stack from
   // hearing it until ReleaseNetdev or the agent's end. NOT_FOUND: no such device. FAILED_PRECONDITION: no
-  // Ethernet device, a bridge's port, or one that carries addresses or the default route of the node.
+  // Ethernet device, a bridge's port, or one that carries addresses or the default route of the node and may
+  // not.
   virtual absl::StatusOr<PortLink> OpenNetdev(const DeviceRef& device) = 0;
   // Makes a veth pair: the pod's end directly in its namespace under its final name with MAC and MTU, tunnel
   // and fraglist segmentation off there (a packet socket's header cannot describe them), the host's end with
@@ -140,6 +147,8 @@ class Links {
   virtual void DeleteVeth(const DeviceRef& device) = 0;
   // The host's stack hears the netdev again.
   virtual void ReleaseNetdev(const DeviceRef& device) = 0;
+  // As its owner had left it; nothing where it is gone.
+  virtual void SetNetdevDown(const DeviceRef& device) = 0;
 
   // All fail with NOT_FOUND where namespace or interface is not there.
   // Of both ends of a veth.

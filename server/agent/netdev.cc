@@ -70,7 +70,9 @@ absl::Status CheckCarriesNothing(const NetlinkSocket& socket, uint32_t ifindex, 
   return Unfit(ifname,
                absl::StrCat("carries ", absl::StrJoin(carried, ", "),
                             " of the node, which would be cut off; move them to the switch's host port, or "
-                            "remove them with ip address del and ip route del, then try again"));
+                            "remove them with ip address del and ip route del, then try again; or make the "
+                            "port with --confirm-within 60s (confirm_within), which gives the device back "
+                            "unless the port is confirmed in that time"));
 }
 
 // Devices on top of another are seen in sysfs, which costs a look into one directory; netlink would have to
@@ -94,15 +96,15 @@ absl::Status CheckNothingOnTop(const std::string& ifname) {
 
 }  // namespace
 
-absl::StatusOr<NetdevInfo> CheckNetdev(const NetlinkSocket& socket, const std::string& ifname,
-                                       HostStack host_stack) {
+absl::StatusOr<NetdevInfo> CheckNetdev(const NetlinkSocket& socket, const DeviceRef& device) {
+  const std::string& ifname = device.own_ifname();
   absl::StatusOr<NetlinkLink> link = socket.FindLink(ifname);
   if (!link.ok()) return link.status();
   const NetdevInfo info{static_cast<uint32_t>(rtnl_link_get_ifindex(link->get())), MacOf(link->get()),
                         rtnl_link_get_mtu(link->get()), (rtnl_link_get_flags(link->get()) & IFF_UP) != 0};
   absl::Status status = CheckKind(socket, link->get(), ifname);
-  if (status.ok()) status = CheckCarriesNothing(socket, info.ifindex, ifname);
-  if (status.ok() && host_stack == HostStack::kDrop) status = CheckNothingOnTop(ifname);
+  if (status.ok() && !device.may_carry_node) status = CheckCarriesNothing(socket, info.ifindex, ifname);
+  if (status.ok() && device.host_stack == HostStack::kDrop) status = CheckNothingOnTop(ifname);
   if (!status.ok()) return status;
   return info;
 }
@@ -124,6 +126,15 @@ absl::Status SetUp(const NetlinkSocket& socket, uint32_t ifindex, const std::str
   if (change == nullptr) return NoNetlinkMemory();
   rtnl_link_set_flags(change.get(), IFF_UP);
   return socket.ChangeLink(ifindex, change.get(), absl::StrCat("setting ", ifname, " up"));
+}
+
+absl::Status SetDown(const NetlinkSocket& socket, const std::string& ifname) {
+  absl::StatusOr<LinkState> link = ReadLink(socket, ifname);
+  if (!link.ok()) return link.status();
+  NetlinkLink change(rtnl_link_alloc());
+  if (change == nullptr) return NoNetlinkMemory();
+  rtnl_link_unset_flags(change.get(), IFF_UP);
+  return socket.ChangeLink(link->ifindex, change.get(), absl::StrCat("setting ", ifname, " down"));
 }
 
 }  // namespace ringswitch::agent

@@ -22,10 +22,9 @@ struct NetdevInfo {
 };
 
 // NOT_FOUND: no such device. FAILED_PRECONDITION, with a reason and a remedy: no Ethernet device; another
-// device's port; it carries addresses or the default route of the node; with the host's stack dropped,
-// devices on top of it (VLANs, macvlans) would be cut off.
-absl::StatusOr<NetdevInfo> CheckNetdev(const NetlinkSocket& socket, const std::string& ifname,
-                                       HostStack host_stack);
+// device's port; it carries addresses or the default route of the node and may not; with the host's stack
+// dropped, devices on top of it (VLANs, macvlans) would be cut off.
+absl::StatusOr<NetdevInfo> CheckNetdev(const NetlinkSocket& socket, const DeviceRef& device);
 
 // Whether a port on the device can carry frames: set up, and with carrier.
 bool IsOperational(uint32_t flags);
@@ -33,5 +32,6 @@ bool IsOperational(uint32_t flags);
 absl::StatusOr<bool> IsOperational(const NetlinkSocket& socket, uint32_t ifindex);
 
 absl::Status SetUp(const NetlinkSocket& socket, uint32_t ifindex, const std::string& ifname);
+absl::Status SetDown(const NetlinkSocket& socket, const std::string& ifname);
 
 }  // namespace ringswitch::agent

@@ -169,8 +169,18 @@ absl::StatusOr<int32_t> EnsureNsid(const NetlinkSocket& socket, int namespace_fd
 
 LinkState LinkStateOf(const nlmsghdr* message) {
   const auto* header = static_cast<const ifinfomsg*>(nlmsg_data(message));
-  LinkState state{static_cast<uint32_t>(header->ifi_index), header->ifi_flags, ""};
-  const nlattr* name = nlmsg_find_attr(const_cast<nlmsghdr*>(message), sizeof(ifinfomsg), IFLA_IFNAME);
+  LinkState state;
+  state.ifindex = static_cast<uint32_t>(header->ifi_index);
+  state.flags = header->ifi_flags;
+  auto find = [message](int attribute) {
+    return nlmsg_find_attr(const_cast<nlmsghdr*>(message), sizeof(ifinfomsg), attribute);
+  };
+  const nlattr* name = find(IFLA_IFNAME);
+  const nlattr* address = find(IFLA_ADDRESS);
+  const nlattr* mtu = find(IFLA_MTU);
+  if (address != nullptr && nla_len(address) == 6)
+    state.mac = bridge::MacAddress::FromBytes(static_cast<const uint8_t*>(nla_data(address)));
+  if (mtu != nullptr && nla_len(mtu) == sizeof(state.mtu)) state.mtu = nla_get_u32(mtu);
   if (name != nullptr)
     state.ifname.assign(nla_get_string(name), strnlen(nla_get_string(name), nla_len(name)));
   return state;

@@ -81,6 +81,8 @@ struct LinkState {
   uint32_t ifindex = 0;
   uint32_t flags = 0;  // IFF_
   std::string ifname;
+  bridge::MacAddress mac;  // all zero for what is no Ethernet device
+  uint32_t mtu = 0;
 };
 LinkState LinkStateOf(const nlmsghdr* message);
 // All zero for what is no Ethernet device.

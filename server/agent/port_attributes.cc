@@ -97,36 +97,40 @@ std::string CheckIp(const std::string& field, const std::string& text, Violation
   return address->AddressText();
 }
 
-SourceGuardSpec CheckSourceGuard(const std::string& field, const SourceGuardRequest& request, bool is_netdev,
-                                 Violations* violations) {
-  SourceGuardSpec spec;
-  spec.mac = request.mac;
-  spec.address = request.address;
+// A list in place of the one in `spec`, address by address through `check`.
+template <typename Value, typename Check>
+void CheckList(const std::string& field, const std::optional<std::vector<std::string>>& wanted, Check check,
+               std::vector<Value>* list, Violations* violations) {
+  if (!wanted.has_value()) return;
+  list->clear();
+  if (wanted->size() > kGuardedAddressesMax) {
+    violations->push_back(
+        {field, absl::StrCat(wanted->size(), " addresses are too many: at most ", kGuardedAddressesMax)});
+    list->resize(1);  // not empty, so that nothing else is said of it
+    return;
+  }
+  for (size_t i = 0; i < wanted->size(); ++i)
+    list->push_back(check(absl::StrCat(field, "[", i, "]"), (*wanted)[i], violations));
+}
+
+// What is asked for is put into `spec`; whether its parts go together is judged by what comes of it.
+void CheckSourceGuard(const std::string& field, const SourceGuardRequest& request, bool is_netdev,
+                      SourceGuardSpec* spec, Violations* violations) {
   const std::string macs = field + ".mac_addresses";
   const std::string ips = field + ".ip_addresses";
-  for (const auto& [name, count] :
-       {std::pair(macs, request.mac_addresses.size()), std::pair(ips, request.ip_addresses.size())}) {
-    if (count <= kGuardedAddressesMax) continue;
-    violations->push_back(
-        {name, absl::StrCat(count, " addresses are too many: at most ", kGuardedAddressesMax)});
-    return spec;
-  }
-  if (is_netdev && request.mac && request.mac_addresses.empty()) {
+  spec->mac = request.mac.value_or(spec->mac);
+  spec->address = request.address.value_or(spec->address);
+  CheckList(macs, request.mac_addresses, CheckMac, &spec->macs, violations);
+  CheckList(ips, request.ip_addresses, CheckIp, &spec->ip_addresses, violations);
+  if (is_netdev && spec->mac && spec->macs.empty()) {
     violations->push_back({macs, "must be set: what is behind a netdev has other addresses than it"});
   }
-  if (!request.mac_addresses.empty() && !request.mac && !request.address) {
-    violations->push_back({macs, "has no meaning while mac and address are off: set one, or leave it out"});
+  if (!spec->macs.empty() && !spec->mac && !spec->address) {
+    violations->push_back({macs, "has no meaning while mac and address are off: set one, or leave it empty"});
   }
-  if (!request.ip_addresses.empty() && !request.address) {
-    violations->push_back({ips, "has no meaning while address is off: set it, or leave this out"});
+  if (!spec->ip_addresses.empty() && !spec->address) {
+    violations->push_back({ips, "has no meaning while address is off: set it, or leave this empty"});
   }
-  for (size_t i = 0; i < request.mac_addresses.size(); ++i) {
-    spec.macs.push_back(CheckMac(absl::StrCat(macs, "[", i, "]"), request.mac_addresses[i], violations));
-  }
-  for (size_t i = 0; i < request.ip_addresses.size(); ++i) {
-    spec.ip_addresses.push_back(CheckIp(absl::StrCat(ips, "[", i, "]"), request.ip_addresses[i], violations));
-  }
-  return spec;
 }
 
 }  // namespace
@@ -147,20 +151,17 @@ void CheckAttributes(const std::string& prefix, const PortAttributesRequest& req
   if (request.bpdu_guard.has_value()) {
     attributes->bpdu_recovery_s = CheckBpduGuard(prefix + "bpdu_guard", *request.bpdu_guard, violations);
   }
-  if (request.storm_control.has_value()) {
-    for (size_t i = 0; i < bridge::kFloodClasses; ++i) {
-      attributes->storm[i] = CheckStorm(absl::StrCat(prefix, "storm_control.", kFloodClassNames[i]),
-                                        (*request.storm_control)[i], violations);
-    }
+  for (size_t i = 0; i < bridge::kFloodClasses; ++i) {
+    if (!request.storm_control[i].has_value()) continue;
+    attributes->storm[i] = CheckStorm(absl::StrCat(prefix, "storm_control.", kFloodClassNames[i]),
+                                      *request.storm_control[i], violations);
   }
   if (request.receive_rate.has_value())
     attributes->receive_rate = CheckRate(prefix + "receive_rate", *request.receive_rate, violations);
   if (request.transmit_rate.has_value())
     attributes->transmit_rate = CheckRate(prefix + "transmit_rate", *request.transmit_rate, violations);
-  if (request.source_guard.has_value()) {
-    attributes->source_guard =
-        CheckSourceGuard(prefix + "source_guard", *request.source_guard, is_netdev, violations);
-  }
+  CheckSourceGuard(prefix + "source_guard", request.source_guard, is_netdev, &attributes->source_guard,
+                   violations);
 }
 
 }  // namespace ringswitch::agent

@@ -72,7 +72,8 @@ struct StormLimitRequest {
   uint64_t burst_bytes = 0;
 };
 
-using StormControlRequest = std::array<StormLimitRequest, bridge::kFloodClasses>;  // by FloodClass
+// By FloodClass; what is set is wanted, as everywhere below.
+using StormControlRequest = std::array<std::optional<StormLimitRequest>, bridge::kFloodClasses>;
 
 struct RateLimitRequest {
   uint64_t bits_per_second = 0;
@@ -80,14 +81,14 @@ struct RateLimitRequest {
 };
 
 struct SourceGuardRequest {
-  bool mac = false;
-  bool address = false;
-  std::vector<std::string> mac_addresses;
-  std::vector<std::string> ip_addresses;
+  std::optional<bool> mac;
+  std::optional<bool> address;
+  std::optional<std::vector<std::string>> mac_addresses;
+  std::optional<std::vector<std::string>> ip_addresses;
 };
 
-// Of a new port or of a change: what is set is wanted. A guard or storm control as made by default is off; a
-// rate has a "none" of its own.
+// Of a new port or of a change: what is set is wanted. A BPDU guard or storm limit as made by default is off;
+// a rate has a "none" of its own.
 struct PortAttributesRequest {
   std::optional<bool> admin_up;
   std::optional<bool> learning;
@@ -98,10 +99,10 @@ struct PortAttributesRequest {
   std::optional<bool> hairpin;
   std::optional<bool> locked;
   std::optional<BpduGuardRequest> bpdu_guard;
-  std::optional<StormControlRequest> storm_control;
+  StormControlRequest storm_control;
   std::optional<std::optional<RateLimitRequest>> receive_rate;
   std::optional<std::optional<RateLimitRequest>> transmit_rate;
-  std::optional<SourceGuardRequest> source_guard;
+  SourceGuardRequest source_guard;
   std::optional<bool> router_advertisement_guard;
   std::optional<bool> dhcp_server_guard;
 };

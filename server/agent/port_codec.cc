@@ -103,12 +103,17 @@ StormLimitRequest DecodeStormLimit(const v1::StormLimit& message) {
           message.burst_bytes()};
 }
 
-StormControlRequest DecodeStormControl(const v1::StormControl& message) {
+// The mask may name the whole, or parts of it.
+StormControlRequest DecodeStormControl(const v1::Port& message, const FieldMask& mask) {
+  const bool is_whole = mask.Takes("storm_control", message.has_storm_control());
   StormControlRequest request;
-  request[static_cast<size_t>(bridge::FloodClass::kBroadcast)] = DecodeStormLimit(message.broadcast());
-  request[static_cast<size_t>(bridge::FloodClass::kMulticast)] = DecodeStormLimit(message.multicast());
-  request[static_cast<size_t>(bridge::FloodClass::kUnknownUnicast)] =
-      DecodeStormLimit(message.unknown_unicast());
+  auto take = [&](const char* path, bridge::FloodClass flood, const v1::StormLimit& limit) {
+    if (is_whole || mask.Takes(path, false)) request[static_cast<size_t>(flood)] = DecodeStormLimit(limit);
+  };
+  const v1::StormControl& storm = message.storm_control();
+  take("storm_control.broadcast", bridge::FloodClass::kBroadcast, storm.broadcast());
+  take("storm_control.multicast", bridge::FloodClass::kMulticast, storm.multicast());
+  take("storm_control.unknown_unicast", bridge::FloodClass::kUnknownUnicast, storm.unknown_unicast());
   return request;
 }
 
@@ -117,11 +122,18 @@ std::optional<RateLimitRequest> DecodeRate(bool is_set, const v1::RateLimit& mes
   return RateLimitRequest{message.bits_per_second(), message.burst_bytes()};
 }
 
-SourceGuardRequest DecodeSourceGuard(const v1::SourceGuard& message) {
-  return {message.mac(),
-          message.address(),
-          {message.mac_addresses().begin(), message.mac_addresses().end()},
-          {message.ip_addresses().begin(), message.ip_addresses().end()}};
+SourceGuardRequest DecodeSourceGuard(const v1::Port& message, const FieldMask& mask) {
+  const bool is_whole = mask.Takes("source_guard", message.has_source_guard());
+  auto takes = [&](const char* path) { return is_whole || mask.Takes(path, false); };
+  const v1::SourceGuard& guard = message.source_guard();
+  SourceGuardRequest request;
+  if (takes("source_guard.mac")) request.mac = guard.mac();
+  if (takes("source_guard.address")) request.address = guard.address();
+  if (takes("source_guard.mac_addresses"))
+    request.mac_addresses.emplace(guard.mac_addresses().begin(), guard.mac_addresses().end());
+  if (takes("source_guard.ip_addresses"))
+    request.ip_addresses.emplace(guard.ip_addresses().begin(), guard.ip_addresses().end());
+  return request;
 }
 
 // A field that is not set means its default where a mask names it.
@@ -150,14 +162,12 @@ PortAttributesRequest DecodeAttributes(const v1::Port& message, const FieldMask&
        &request.dhcp_server_guard);
   if (mask.Takes("bpdu_guard", message.has_bpdu_guard()))
     request.bpdu_guard = DecodeBpduGuard(message.bpdu_guard());
-  if (mask.Takes("storm_control", message.has_storm_control()))
-    request.storm_control = DecodeStormControl(message.storm_control());
+  request.storm_control = DecodeStormControl(message, mask);
   if (mask.Takes("receive_rate", message.has_receive_rate()))
     request.receive_rate = DecodeRate(message.has_receive_rate(), message.receive_rate());
   if (mask.Takes("transmit_rate", message.has_transmit_rate()))
     request.transmit_rate = DecodeRate(message.has_transmit_rate(), message.transmit_rate());
-  if (mask.Takes("source_guard", message.has_source_guard()))
-    request.source_guard = DecodeSourceGuard(message.source_guard());
+  request.source_guard = DecodeSourceGuard(message, mask);
   return request;
 }
 
@@ -283,6 +293,12 @@ PortRequest Decode(const v1::Port& message) {
   return request;
 }
 
+PortRequest Decode(const v1::CreatePortRequest& message) {
+  PortRequest request = Decode(message.port());
+  if (message.has_confirm_within()) request.confirm_within = DecodeDuration(message.confirm_within());
+  return request;
+}
+
 AttachmentRequest Decode(const v1::Attachment& message) {
   AttachmentRequest request;
   request.container_id = message.container_id();
@@ -311,12 +327,34 @@ IpSettings Decode(const v1::IpConfig& message) {
 
 absl::Status Decode(const v1::UpdatePortRequest& request, PortUpdate* update) {
   const v1::Port& message = request.port();
-  FieldMask mask(
-      request.update_mask(),
-      {"mtu", "vlans", "mac_limit", "pod", "admin_up", "learning", "flood_unknown_unicast", "flood_multicast",
-       "flood_broadcast", "isolated", "hairpin", "locked", "bpdu_guard", "storm_control", "receive_rate",
-       "transmit_rate", "source_guard", "router_advertisement_guard", "dhcp_server_guard"},
-      {"name", "id", "switch_name", "tap", "netdev", "veth", "mac_address", "status"});
+  FieldMask mask(request.update_mask(),
+                 {"mtu",
+                  "vlans",
+                  "mac_limit",
+                  "pod",
+                  "admin_up",
+                  "learning",
+                  "flood_unknown_unicast",
+                  "flood_multicast",
+                  "flood_broadcast",
+                  "isolated",
+                  "hairpin",
+                  "locked",
+                  "bpdu_guard",
+                  "storm_control",
+                  "receive_rate",
+                  "transmit_rate",
+                  "source_guard",
+                  "router_advertisement_guard",
+                  "dhcp_server_guard",
+                  "storm_control.broadcast",
+                  "storm_control.multicast",
+                  "storm_control.unknown_unicast",
+                  "source_guard.mac",
+                  "source_guard.address",
+                  "source_guard.mac_addresses",
+                  "source_guard.ip_addresses"},
+                 {"name", "id", "switch_name", "tap", "netdev", "veth", "mac_address", "status"});
   update->name = message.name();
   if (mask.Takes("mtu", message.mtu() != 0)) update->mtu = message.mtu();
   if (mask.Takes("vlans", message.has_vlans())) {
@@ -351,6 +389,7 @@ void Encode(const PortView& view, v1::Port* message) {
   status->set_state(EncodeState(view.state));
   status->set_state_detail(view.state_detail);
   status->set_fdb_dynamic_count(view.fdb_dynamic_count);
+  if (view.confirm_left_s.has_value()) status->mutable_confirm_time_left()->set_seconds(*view.confirm_left_s);
   EncodeCounters(view.totals, status->mutable_counters());
   status->mutable_counters()->set_device_lost_frames(view.device_lost_frames);
 }

@@ -9,7 +9,7 @@ namespace ringswitch::agent {
 
 grpc::Status PortService::CreatePort(grpc::ServerContext*, const v1::CreatePortRequest* request,
                                      v1::CreatePortResponse* response) {
-  absl::StatusOr<PortView> view = model_->CreatePort(Decode(request->port()), request->validate_only());
+  absl::StatusOr<PortView> view = model_->CreatePort(Decode(*request), request->validate_only());
   if (view.ok()) Encode(*view, response->mutable_port());
   return ToGrpc(view.status());
 }
@@ -50,6 +50,13 @@ grpc::Status PortService::UpdatePort(grpc::ServerContext*, const v1::UpdatePortR
 grpc::Status PortService::DeletePort(grpc::ServerContext*, const v1::DeletePortRequest* request,
                                      v1::DeletePortResponse*) {
   return ToGrpc(model_->DeletePort(request->name(), request->validate_only()));
+}
+
+grpc::Status PortService::ConfirmPort(grpc::ServerContext*, const v1::ConfirmPortRequest* request,
+                                      v1::ConfirmPortResponse* response) {
+  absl::StatusOr<PortView> view = model_->ConfirmPort(request->name());
+  if (view.ok()) Encode(*view, response->mutable_port());
+  return ToGrpc(view.status());
 }
 
 }  // namespace ringswitch::agent

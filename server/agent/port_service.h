@@ -21,6 +21,8 @@ class PortService final : public v1::PortService::Service {
                           v1::UpdatePortResponse* response) override;
   grpc::Status DeletePort(grpc::ServerContext* context, const v1::DeletePortRequest* request,
                           v1::DeletePortResponse* response) override;
+  grpc::Status ConfirmPort(grpc::ServerContext* context, const v1::ConfirmPortRequest* request,
+                           v1::ConfirmPortResponse* response) override;
 
  private:
   SwitchModel* const model_;

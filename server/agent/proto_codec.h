@@ -20,6 +20,7 @@ namespace ringswitch::agent {
 
 SwitchRequest Decode(const v1::Switch& message);
 PortRequest Decode(const v1::Port& message);
+PortRequest Decode(const v1::CreatePortRequest& message);
 AttachmentRequest Decode(const v1::Attachment& message);
 IpSettings Decode(const v1::IpConfig& message);
 FdbEntryRequest Decode(const v1::FdbEntry& message);

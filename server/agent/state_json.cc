@@ -1,5 +1,6 @@
 #include "server/agent/state_json.h"
 
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -7,13 +8,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/agent/static_entries.h"
 
 namespace ringswitch::agent {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kFormat = 1;  // raised when an older agent could not read the file rightly
+constexpr int kFormat = 1;                // raised when an older agent could not read the file rightly
+constexpr char kDocumentEnd[] = "\n}\n";  // no other line of a document of ours is only a brace
 
 std::string Dump(Json json) {
   Json file = {{"format", kFormat}};
@@ -23,9 +26,9 @@ std::string Dump(Json json) {
 
 // Exceptions are how nlohmann-json reports; none leaves this file.
 template <typename Value, typename Read>
-absl::StatusOr<Value> Parse(const std::string& text, Read read) {
+absl::StatusOr<Value> Parse(std::string_view text, Read read) {
   try {
-    Json json = Json::parse(text);
+    Json json = Json::parse(text.begin(), text.end());
     if (json.at("format").get<int>() != kFormat)
       return absl::DataLossError("written by another version of the agent");
     return read(json);
@@ -190,6 +193,7 @@ DeviceRef DeviceOf(const Json& json) {
     device.host_stack =
         json.at("host_stack").get<std::string>() == "keep" ? HostStack::kKeep : HostStack::kDrop;
     json.at("software_offload").get_to(device.software_offload);
+    device.may_carry_node = json.value("may_carry_node", false);
   } else if (kind == "veth") {
     device.kind = DeviceRef::Kind::kVeth;
     json.at("host_ifname").get_to(device.host_ifname);
@@ -208,6 +212,7 @@ void AddDevice(const DeviceRef& device, Json* json) {
       (*json)["device"] = "netdev";
       (*json)["host_stack"] = device.host_stack == HostStack::kKeep ? "keep" : "drop";
       (*json)["software_offload"] = device.software_offload;
+      if (device.may_carry_node) (*json)["may_carry_node"] = true;
       return;
     case DeviceRef::Kind::kVeth:
       (*json)["device"] = "veth";
@@ -260,11 +265,57 @@ StoredPort ReadPort(const Json& json) {
   pod.at("container_id").get_to(spec.pod.container_id);
   if (json.contains("attributes")) spec.attributes = AttributesOf(json.at("attributes"));
   port.is_made = json.value("is_made", true);
+  if (json.contains("trial")) {
+    spec.trial.emplace();
+    json.at("trial").at("ends_ms").get_to(spec.trial->ends_ms);
+    json.at("trial").at("was_down").get_to(spec.trial->was_down);
+  }
   if (json.contains("attachment")) spec.attachment = AttachmentOf(json.at("attachment"));
   if (spec.name.empty() || spec.id == 0 || spec.mtu < bridge::kMtuMin || spec.mtu > bridge::kMtuMax) {
     throw std::runtime_error("a value is out of range");
   }
   return port;
+}
+
+// By port and VLAN, and written without the detour through a tree: there may be a million.
+std::string GroupsText(const std::vector<StaticFdbEntry>& entries, const char* separator) {
+  std::map<std::pair<std::string_view, bridge::VlanId>, std::string> groups;
+  for (const StaticFdbEntry& entry : entries) {
+    std::string& addresses = groups[{entry.port_name, entry.key.vid}];
+    absl::StrAppend(&addresses, addresses.empty() ? "\"" : ",\"", entry.key.mac.ToString(), "\"");
+  }
+  std::string text;
+  for (const auto& [place, addresses] : groups) {
+    absl::StrAppend(&text, text.empty() ? "" : separator, "{\"port\":", Json(std::string(place.first)).dump(),
+                    ",\"vid\":", place.second, ",\"mac_addresses\":[", addresses, "]}");
+  }
+  return text;
+}
+
+std::vector<StaticFdbEntry> EntriesOf(const Json& groups) {
+  std::vector<StaticFdbEntry> entries;
+  for (const Json& group : groups) {
+    const std::string port = group.at("port").get<std::string>();
+    const bridge::VlanId vid = VidOf(group.at("vid"));
+    // Files of earlier agents have one address each.
+    if (group.contains("mac_address")) {
+      entries.push_back({{MacOf(group.at("mac_address")), vid}, port});
+      continue;
+    }
+    for (const Json& mac : group.at("mac_addresses")) entries.push_back({{MacOf(mac), vid}, port});
+  }
+  return entries;
+}
+
+absl::Status ApplyLine(std::string_view line, StaticEntries* entries) {
+  try {
+    const Json json = Json::parse(line.begin(), line.end());
+    for (const StaticFdbEntry& entry : EntriesOf(json.at("removed"))) entries->Remove(entry.key);
+    for (const StaticFdbEntry& entry : EntriesOf(json.at("added"))) entries->Put(entry.key, entry.port_name);
+    return absl::OkStatus();
+  } catch (const std::exception& error) {
+    return absl::DataLossError(error.what());
+  }
 }
 
 }  // namespace
@@ -299,6 +350,8 @@ std::string ToJson(const StoredPort& port) {
                {"mac_limit", spec.mac_limit}};
   AddDevice(spec.device, &json);
   if (!port.is_made) json["is_made"] = false;
+  if (spec.trial.has_value())
+    json["trial"] = {{"ends_ms", spec.trial->ends_ms}, {"was_down", spec.trial->was_down}};
   if (spec.vlans.has_value()) json["vlans"] = VlansJson(*spec.vlans);
   json["pod"] = {{"namespace", spec.pod.namespace_name},
                  {"name", spec.pod.name},
@@ -309,21 +362,14 @@ std::string ToJson(const StoredPort& port) {
   return Dump(json);
 }
 
-// By port and VLAN, and written without the detour through a tree: there may be a million.
 std::string ToJson(const std::vector<StaticFdbEntry>& entries) {
-  std::map<std::pair<std::string_view, bridge::VlanId>, std::string> groups;
-  for (const StaticFdbEntry& entry : entries) {
-    std::string& addresses = groups[{entry.port_name, entry.key.vid}];
-    absl::StrAppend(&addresses, addresses.empty() ? "\"" : ",\"", entry.key.mac.ToString(), "\"");
-  }
-  std::string text = absl::StrCat("{\n  \"format\": ", kFormat, ",\n  \"entries\": [");
-  const char* separator = "\n";
-  for (const auto& [place, addresses] : groups) {
-    absl::StrAppend(&text, separator, "    {\"port\":", Json(std::string(place.first)).dump(),
-                    ",\"vid\":", place.second, ",\"mac_addresses\":[", addresses, "]}");
-    separator = ",\n";
-  }
-  return text + "\n  ]\n}\n";
+  return absl::StrCat("{\n  \"format\": ", kFormat, ",\n  \"entries\": [\n    ",
+                      GroupsText(entries, ",\n    "), "\n  ]", kDocumentEnd);
+}
+
+std::string ToJsonLine(const StaticFdbChange& change) {
+  return absl::StrCat("{\"removed\":[", GroupsText(change.removed, ","), "],\"added\":[",
+                      GroupsText(change.added, ","), "]}\n");
 }
 
 std::string ToJson(const StoredIds& ids) {
@@ -340,20 +386,23 @@ absl::StatusOr<StoredPort> PortFromJson(const std::string& text) {
 }
 
 absl::StatusOr<std::vector<StaticFdbEntry>> FdbFromJson(const std::string& text) {
-  return Parse<std::vector<StaticFdbEntry>>(text, [](const Json& json) {
-    std::vector<StaticFdbEntry> entries;
-    for (const Json& group : json.at("entries")) {
-      const std::string port = group.at("port").get<std::string>();
-      const bridge::VlanId vid = VidOf(group.at("vid"));
-      // Files of earlier agents have one address each.
-      if (group.contains("mac_address")) {
-        entries.push_back({{MacOf(group.at("mac_address")), vid}, port});
-        continue;
-      }
-      for (const Json& mac : group.at("mac_addresses")) entries.push_back({{MacOf(mac), vid}, port});
-    }
-    return entries;
-  });
+  const size_t end = text.find(kDocumentEnd);
+  std::string_view lines = text;
+  lines.remove_prefix(end == std::string::npos ? text.size() : end + std::strlen(kDocumentEnd));
+  const std::string_view document(text.data(), text.size() - lines.size());
+  absl::StatusOr<std::vector<StaticFdbEntry>> whole = Parse<std::vector<StaticFdbEntry>>(
+      document, [](const Json& json) { return EntriesOf(json.at("entries")); });
+  if (!whole.ok() || lines.empty()) return whole;
+  StaticEntries entries;
+  for (const StaticFdbEntry& entry : *whole) entries.Put(entry.key, entry.port_name);
+  int number = 1;
+  for (size_t length; (length = lines.find('\n')) != std::string_view::npos; ++number) {
+    absl::Status status = ApplyLine(lines.substr(0, length), &entries);
+    if (!status.ok())
+      return absl::DataLossError(absl::StrCat("line ", number, " behind its entries: ", status.message()));
+    lines.remove_prefix(length + 1);
+  }
+  return entries.List();
 }
 
 absl::StatusOr<StoredIds> IdsFromJson(const std::string& text) {

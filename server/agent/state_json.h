@@ -28,10 +28,14 @@ std::string ToJson(const SwitchSpec& spec);
 std::string ToJson(const StoredPort& port);
 std::string ToJson(const std::vector<StaticFdbEntry>& entries);
 std::string ToJson(const StoredIds& ids);
+// A line to append to the text of static entries, so that a change costs what it is, not what is there.
+std::string ToJsonLine(const StaticFdbChange& change);
 
 // DATA_LOSS says what is wrong with the text.
 absl::StatusOr<SwitchSpec> SwitchFromJson(const std::string& text);
 absl::StatusOr<StoredPort> PortFromJson(const std::string& text);
+// The entries as the lines behind them leave them. What comes after the last newline is no line: its writer
+// died, and had told nobody yet.
 absl::StatusOr<std::vector<StaticFdbEntry>> FdbFromJson(const std::string& text);
 absl::StatusOr<StoredIds> IdsFromJson(const std::string& text);
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,10 +27,26 @@ namespace fs = std::filesystem;
 constexpr char kIdsFile[] = "ids.json";
 constexpr char kSuffix[] = ".json";
 constexpr char kAsideSuffix[] = ".damaged";
-constexpr size_t kFdbFileSizeMax = 256u << 20;  // a million entries, each in a group of its own
+constexpr size_t kFdbFileSizeMax = 256u << 20;  // a million entries, each in a group of its own, and lines
+// Lines are appended up to the size of what they stand behind, within these bounds: writing all anew costs as
+// much per appended byte as the line did, and reading the lines no more than reading the rest.
+constexpr size_t kAppendedMin = 64u << 10;
+constexpr size_t kAppendedMax = 32u << 20;
+constexpr size_t kAddressSize = 19;  // the least that an entry takes in a line
 
 absl::Status ErrnoError(const std::string& what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+absl::Status WriteSynced(const File& file, const std::string& path, const std::string& content) {
+  for (size_t written = 0; written < content.size();) {
+    ssize_t n = write(file.fd(), content.data() + written, content.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return ErrnoError(absl::StrCat("cannot write ", path));
+    written += static_cast<size_t>(n);
+  }
+  if (fsync(file.fd()) != 0) return ErrnoError(absl::StrCat("cannot sync ", path));
+  return absl::OkStatus();
 }
 
 absl::Status WriteWhole(const std::string& path, const std::string& content) {
@@ -37,22 +54,32 @@ absl::Status WriteWhole(const std::string& path, const std::string& content) {
   // A FIFO or a link in the way is an error, nothing to wait for or to write through.
   File file(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0600));
   if (!file.is_open()) return ErrnoError(absl::StrCat("cannot create ", aside));
-  for (size_t written = 0; written < content.size();) {
-    ssize_t n = write(file.fd(), content.data() + written, content.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return ErrnoError(absl::StrCat("cannot write ", aside));
-    written += static_cast<size_t>(n);
-  }
-  if (fsync(file.fd()) != 0) return ErrnoError(absl::StrCat("cannot sync ", aside));
+  absl::Status status = WriteSynced(file, aside, content);
+  if (!status.ok()) return status;
   // The directory is not synced: the state does not outlive the boot.
   if (rename(aside.c_str(), path.c_str()) != 0) return ErrnoError(absl::StrCat("cannot rename ", aside));
   return absl::OkStatus();
+}
+
+// `size`: what the file must have by now. One that somebody has removed, replaced or cut is not the one that
+// the line is meant for.
+absl::Status AppendLine(const std::string& path, size_t size, const std::string& line) {
+  File file(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  struct stat info;
+  if (!file.is_open() || fstat(file.fd(), &info) != 0) return ErrnoError(absl::StrCat("cannot open ", path));
+  if (!S_ISREG(info.st_mode) || static_cast<size_t>(info.st_size) != size)
+    return absl::UnavailableError(absl::StrCat(path, " is not as it was written"));
+  return WriteSynced(file, path, line);
 }
 
 // A file that was copied or renamed would make two objects of one, or one of another's name.
 absl::Status CheckOwnName(const std::string& content_name, const std::string& file_object) {
   if (content_name == file_object) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("it describes ", Quoted(content_name)));
+}
+
+std::string FdbFileName(const std::string& switch_name) {
+  return absl::StrCat("fdb.", switch_name, kSuffix);
 }
 
 template <typename Value, typename Take>
@@ -170,7 +197,7 @@ void StateStore::SaveSwitch(const SwitchSpec& spec) {
 }
 
 void StateStore::RemoveSwitch(const std::string& name) {
-  Save(absl::StrCat("fdb.", name, kSuffix), std::nullopt);
+  SaveFdb(name, {});
   Save(absl::StrCat("switch.", name, kSuffix), std::nullopt);
 }
 
@@ -183,28 +210,50 @@ void StateStore::RemovePort(const std::string& name) {
 }
 
 void StateStore::SaveFdb(const std::string& switch_name, const std::vector<StaticFdbEntry>& entries) {
-  std::string file_name = absl::StrCat("fdb.", switch_name, kSuffix);
-  if (entries.empty()) {
-    Save(file_name, std::nullopt);
-  } else {
-    Save(file_name, ToJson(entries));
+  std::optional<std::string> content;
+  if (!entries.empty()) content = ToJson(entries);
+  const size_t size = entries.empty() ? 0 : content->size();
+  const bool is_saved = Save(FdbFileName(switch_name), std::move(content));
+  std::lock_guard lock(mutex_);
+  fdb_files_.erase(switch_name);
+  if (is_saved && size > 0) fdb_files_[switch_name] = {size, 0};
+}
+
+bool StateStore::AppendFdb(const std::string& switch_name, const StaticFdbChange& change) {
+  std::lock_guard lock(mutex_);
+  auto it = fdb_files_.find(switch_name);
+  if (it == fdb_files_.end()) return false;
+  FdbFile& file = it->second;
+  const size_t room = std::clamp(file.whole_size, kAppendedMin, kAppendedMax) - file.appended_size;
+  if ((change.removed.size() + change.added.size()) * kAddressSize > room) return false;
+  const std::string line = ToJsonLine(change);
+  if (line.size() > room) return false;
+  absl::Status status = AppendLine(absl::StrCat(directory_, "/", FdbFileName(switch_name)),
+                                   file.whole_size + file.appended_size, line);
+  if (status.ok()) {
+    file.appended_size += line.size();
+    return true;
   }
+  // A part of the line may be there: nothing can stand behind that.
+  fdb_files_.erase(it);
+  return false;
 }
 
 void StateStore::SaveIds(const StoredIds& ids) {
   Save(kIdsFile, ToJson(ids));
 }
 
-void StateStore::Save(const std::string& file_name, std::optional<std::string> content) {
+bool StateStore::Save(const std::string& file_name, std::optional<std::string> content) {
   std::lock_guard lock(mutex_);
   absl::Status status = Write(file_name, content);
   if (status.ok()) {
     pending_.erase(file_name);
-    return;
+    return true;
   }
   if (pending_.empty()) spdlog::error("state is not saved, retrying: {}", std::string(status.message()));
   pending_[file_name] = std::move(content);
   pending_cause_ = std::string(status.message());
+  return false;
 }
 
 absl::Status StateStore::Write(const std::string& file_name,

@@ -21,10 +21,11 @@ SwitchView ViewOfNew(const SwitchSpec& spec) {
 
 }  // namespace
 
-SwitchModel::SwitchModel(Dataplane* dataplane, Links* links, StateStore* store)
+SwitchModel::SwitchModel(Dataplane* dataplane, Links* links, StateStore* store, BootClock clock)
     : dataplane_(dataplane),
       links_(links),
       store_(store),
+      clock_(std::move(clock)),
       port_names_(bridge::kPortsMax),
       last_port_names_(bridge::kPortsMax) {
   thread_ = std::thread([this] { Run(); });

@@ -23,6 +23,9 @@
 // (Dataplane::DetachDevice), MISSING, until one of that name is there again; a TAP that was deleted is gone
 // for good, and so is a port whose namespace is gone.
 //
+// Trials. A netdev that the node itself may live on is a port on trial until it is confirmed: when its time
+// is over it is removed, by the same thread or, where no agent ran, at the start, before it is attached.
+//
 // Free of gRPC and protobuf; runs under ThreadSanitizer.
 
 #include <condition_variable>
@@ -45,6 +48,7 @@
 #include "server/agent/links.h"
 #include "server/agent/object_change.h"
 #include "server/agent/state_store.h"
+#include "server/agent/static_entries.h"
 #include "server/agent/verification.h"
 
 namespace ringswitch::agent {
@@ -76,6 +80,7 @@ struct PortView {
   bridge::PortTotals totals;
   uint64_t device_lost_frames = 0;
   uint32_t fdb_dynamic_count = 0;
+  std::optional<uint32_t> confirm_left_s;  // none: nothing to confirm
 };
 
 struct FdbEntryView {
@@ -116,10 +121,14 @@ struct FdbPage {
   uint32_t next_cursor = 0;  // 0: the end
 };
 
+// Milliseconds of a clock that goes on while no agent runs, within one boot as the state does.
+using BootClock = std::function<int64_t()>;
+int64_t BootTimeMs();
+
 class SwitchModel {
  public:
   // All outlive the model.
-  SwitchModel(Dataplane* dataplane, Links* links, StateStore* store);
+  SwitchModel(Dataplane* dataplane, Links* links, StateStore* store, BootClock clock = BootTimeMs);
   // Devices, state and dataplane stay as they are.
   ~SwitchModel() { Stop(); }
   SwitchModel(const SwitchModel&) = delete;
@@ -152,6 +161,8 @@ class SwitchModel {
   Page<PortView> ListPorts(const PortFilter& filter) const;
   absl::StatusOr<PortView> UpdatePort(const PortUpdate& update, bool validate_only);
   absl::Status DeletePort(const std::string& name, bool validate_only);
+  // Ends the trial of a port, which stays. NOT_FOUND also where its time is over.
+  absl::StatusOr<PortView> ConfirmPort(const std::string& name);
   // Changes what an attachment holds: `edit` gets a copy and may do slow work; where it fails nothing is
   // changed. NOT_FOUND: no such port, or it is no attachment.
   absl::StatusOr<PortView> EditAttachment(const std::string& port_name,
@@ -196,7 +207,7 @@ class SwitchModel {
     SwitchSpec spec;
     bridge::SwitchIndex index = 0;
     uint32_t port_count = 0;  // ports that are being made included
-    std::map<std::pair<uint64_t, bridge::VlanId>, StaticFdbEntry> static_entries;
+    StaticEntries static_entries;
   };
   struct PortRecord {
     PortSpec spec;
@@ -231,15 +242,19 @@ class SwitchModel {
                                             bridge::FdbKey key) const;
 
   uint64_t TakeId(uint64_t StoredIds::*next);
+  bool IsTrialOver(const PortSpec& spec) const;
+  std::optional<uint32_t> ConfirmLeft(const PortSpec& spec) const;
 
   // With the lock of the switch's name held.
   absl::StatusOr<SwitchView> ApplySwitch(const Verified<SwitchSpec>& verified);
   absl::StatusOr<FdbEntryView> ApplyFdbEntry(const FdbEntryRequest& request, bool is_update,
                                              bool validate_only);
-  void SaveStaticEntries(const std::string& switch_name);
-  // Takes the static entries that `matches` says out of record, dataplane and disk.
-  void RemoveStaticEntries(const std::string& switch_name,
-                           const std::function<bool(const StaticFdbEntry&)>& matches);
+  // What has just been done to `record`, on disk.
+  void SaveStaticEntries(const SwitchRecord& record, const StaticFdbChange& change);
+  // Takes the static entries of a port, or of all ("") ports, that `matches` says out of record, dataplane
+  // and disk.
+  void RemoveStaticEntries(const std::string& switch_name, const std::string& port_name,
+                           const std::function<bool(bridge::FdbKey)>& matches);
 
   // With the lock of the port's name held.
   absl::StatusOr<PortView> MakePort(const std::string& name, const std::string& switch_name,
@@ -254,6 +269,8 @@ class SwitchModel {
   absl::StatusOr<PortView> ChangePort(const std::string& name, const VerifyChange& verify,
                                       bool validate_only);
   void RemovePort(const std::string& name);
+  // True: the port's trial was over, and it is removed.
+  bool EndTrial(const std::string& name);
   absl::Status StartWatch(const PortSpec& spec, const PortLink* link);
   void EndWatch(const PortSpec& spec);
   // From then on the port is seen.
@@ -281,6 +298,8 @@ class SwitchModel {
   void Run();
   void Handle(const LinkEvent& event);
   void HandleLink(const PortRecord& port, LinkEventKind kind);
+  // A netdev's MAC address and MTU are the port's.
+  void FollowNetdev(const PortRecord& port, bridge::MacAddress mac, uint32_t mtu);
   // With mutex_ held.
   void SetDeviceState(const PortSpec& spec, PortState state, const std::string& detail);
   void LookAfterPorts();
@@ -290,6 +309,7 @@ class SwitchModel {
   Dataplane* const dataplane_;
   Links* const links_;
   StateStore* const store_;
+  const BootClock clock_;
   KeyLocks keys_;
 
   mutable std::mutex mutex_;  // guards the following

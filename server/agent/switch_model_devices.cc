@@ -56,7 +56,8 @@ absl::StatusOr<PortLink> SwitchModel::MakeDevice(PortSpec* spec) {
   absl::StatusOr<PortLink> link = links_->OpenNetdev(spec->device);
   if (!link.ok()) return link;
   spec->mac = link->mac;
-  spec->mtu = link->mtu;
+  spec->mtu = PortMtu(link->mtu);
+  if (spec->trial.has_value()) spec->trial->was_down = link->was_down;
   return link;
 }
 
@@ -88,12 +89,15 @@ void SwitchModel::DeleteDevice(const PortSpec& spec, File file) {
       return;
     case DeviceRef::Kind::kNetdev:
       file.Close();
+      // On trial it is given back as it was taken.
+      if (spec.trial.has_value() && spec.trial->was_down) links_->SetNetdevDown(spec.device);
       links_->ReleaseNetdev(spec.device);
       return;
   }
 }
 
 void SwitchModel::AttachOrRemove(const std::string& name) {
+  if (EndTrial(name)) return;
   PortRecord port;
   bridge::SwitchIndex switch_index = 0;
   {
@@ -132,7 +136,7 @@ absl::Status SwitchModel::AttachPort(PortRecord port, bridge::SwitchIndex switch
   const bool is_new = !port.index.has_value();
   if (before.device.kind == DeviceRef::Kind::kNetdev) {
     port.spec.mac = link->mac;
-    port.spec.mtu = link->mtu;
+    port.spec.mtu = PortMtu(link->mtu);
   }
   absl::Status status = is_new ? AttachNewPort(&port, *std::move(link), switch_index)
                                : AttachKnownPort(&port, *std::move(link), switch_index);
@@ -179,10 +183,12 @@ absl::Status SwitchModel::AttachKnownPort(PortRecord* port, PortLink link, bridg
 
 void SwitchModel::AddStaticEntries(const PortSpec& spec, bridge::PortIndex index) {
   KeyLocks::Hold hold_switch(&keys_, SwitchKey(spec.switch_name));
-  std::lock_guard lock(mutex_);
-  const SwitchRecord* on = FindSwitch(spec.switch_name);
-  for (const auto& [key, entry] : on->static_entries) {
-    if (entry.port_name != spec.name) continue;
+  const SwitchRecord* on = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    on = FindSwitch(spec.switch_name);
+  }
+  for (const StaticFdbEntry& entry : on->static_entries.ListOf(spec.name)) {
     if (dataplane_->AddStaticFdbEntry(on->index, entry.key, index, true) != bridge::FdbResult::kOk) {
       spdlog::error("static FDB entry {} of port {} is not restored: the FDB is full",
                     entry.key.mac.ToString(), spec.name);

@@ -43,12 +43,14 @@ void SwitchModel::Run() {
 }
 
 void SwitchModel::LookAfterPorts() {
+  std::vector<std::string> over;
   std::vector<std::string> missing;
   std::vector<std::string> others;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [name, port] : ports_) {
       const bool is_tap = port.spec.device.kind == DeviceRef::Kind::kTap;
+      if (IsTrialOver(port.spec)) over.push_back(name);
       if (port.state != PortState::kMissing) {
         const bool is_guarded = port.spec.attributes.bpdu_recovery_s.has_value() || port.is_blocked;
         if (is_guarded || !is_tap) others.push_back(name);
@@ -56,6 +58,10 @@ void SwitchModel::LookAfterPorts() {
         missing.push_back(name);
       }
     }
+  }
+  for (const std::string& name : over) {
+    KeyLocks::Hold hold(&keys_, name);
+    EndTrial(name);
   }
   for (const std::string& name : missing) {
     KeyLocks::Hold hold(&keys_, name);
@@ -121,7 +127,28 @@ void SwitchModel::Handle(const LinkEvent& event) {
     case LinkEventKind::kLinkGone:
       if (port.state != PortState::kMissing) HandleLink(port, event.kind);
       return;
+    case LinkEventKind::kLinkChanged:
+      // One that is missing is asked when it is attached.
+      if (port.state != PortState::kMissing) FollowNetdev(port, event.mac, PortMtu(event.mtu));
+      return;
   }
+}
+
+void SwitchModel::FollowNetdev(const PortRecord& port, bridge::MacAddress mac, uint32_t mtu) {
+  PortSpec spec = port.spec;
+  if (spec.device.kind != DeviceRef::Kind::kNetdev || (spec.mac == mac && spec.mtu == mtu)) return;
+  spec.mac = mac;
+  spec.mtu = mtu;
+  bridge::SwitchIndex switch_index = 0;
+  {
+    std::lock_guard lock(mutex_);
+    switch_index = FindSwitch(spec.switch_name)->index;
+  }
+  dataplane_->UpdatePort(*port.index, ConfigOf(spec, switch_index, port.state != PortState::kDown));
+  store_->SavePort(StoredPort{spec, port.netns_id});
+  std::lock_guard lock(mutex_);
+  FindPort(spec.name)->spec = spec;
+  Notify(spec, false);
 }
 
 void SwitchModel::HandleLink(const PortRecord& port, LinkEventKind kind) {

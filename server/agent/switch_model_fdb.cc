@@ -1,7 +1,8 @@
 // FDB entries of the switch model. Dynamic ones live in the dataplane alone; static ones are desired state.
 //
 // Static entries of a switch change only under the lock of its name. Under it they are walked, copied and
-// written without mutex_, so that a million of them hold up nobody else. Many at once:
+// written without mutex_, so that a million of them hold up nobody else; what is written is what a call has
+// changed, most often (state_store.h). Many at once:
 // switch_model_fdb_bulk.cc.
 
 #include "absl/strings/str_cat.h"
@@ -11,10 +12,6 @@
 
 namespace ringswitch::agent {
 namespace {
-
-std::pair<uint64_t, bridge::VlanId> MapKey(bridge::FdbKey key) {
-  return {key.mac.bits(), key.vid};
-}
 
 absl::Status PortElsewhere(const PortSpec& port, const std::string& switch_name) {
   return ReasonError(absl::StatusCode::kNotFound,
@@ -66,9 +63,10 @@ absl::StatusOr<FdbEntryView> SwitchModel::UpdateFdbEntry(const FdbEntryRequest& 
 absl::StatusOr<FdbEntryView> SwitchModel::ApplyFdbEntry(const FdbEntryRequest& request, bool is_update,
                                                         bool validate_only) {
   FdbEntryView view;
+  SwitchRecord* record = nullptr;  // stays while the switch's name is locked
   {
     std::lock_guard lock(mutex_);
-    SwitchRecord* record = FindSwitch(request.switch_name);
+    record = FindSwitch(request.switch_name);
     if (record == nullptr) return SwitchNotFound(request.switch_name);
     absl::StatusOr<bridge::FdbKey> key =
         Verification::FdbKeyOf("entry.", request.vid, request.mac_address, record->spec);
@@ -90,44 +88,34 @@ absl::StatusOr<FdbEntryView> SwitchModel::ApplyFdbEntry(const FdbEntryRequest& r
       return FdbEntryError(absl::StatusCode::kResourceExhausted, "FDB_FULL", request.switch_name, *key,
                            absl::StrCat("the FDB is full: fdb_capacity is ", record->spec.fdb_capacity));
     }
-    record->static_entries[MapKey(*key)] = StaticFdbEntry{*key, request.port_name};
+    record->static_entries.Put(*key, request.port_name);
   }
-  SaveStaticEntries(request.switch_name);
+  SaveStaticEntries(*record, {{}, {{view.row.key, request.port_name}}});
   return view;
 }
 
-void SwitchModel::SaveStaticEntries(const std::string& switch_name) {
-  const SwitchRecord* record = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    record = FindSwitch(switch_name);
-  }
-  if (record == nullptr) return;
-  std::vector<StaticFdbEntry> entries;
-  entries.reserve(record->static_entries.size());
-  for (const auto& [key, entry] : record->static_entries) entries.push_back(entry);
-  store_->SaveFdb(switch_name, entries);
+void SwitchModel::SaveStaticEntries(const SwitchRecord& record, const StaticFdbChange& change) {
+  if (!store_->AppendFdb(record.spec.name, change))
+    store_->SaveFdb(record.spec.name, record.static_entries.List());
 }
 
-void SwitchModel::RemoveStaticEntries(const std::string& switch_name,
-                                      const std::function<bool(const StaticFdbEntry&)>& matches) {
+void SwitchModel::RemoveStaticEntries(const std::string& switch_name, const std::string& port_name,
+                                      const std::function<bool(bridge::FdbKey)>& matches) {
   SwitchRecord* record = nullptr;
   {
     std::lock_guard lock(mutex_);
     record = FindSwitch(switch_name);
   }
   if (record == nullptr) return;
-  bool is_changed = false;
-  for (auto it = record->static_entries.begin(); it != record->static_entries.end();) {
-    if (!matches(it->second)) {
-      ++it;
-      continue;
-    }
-    dataplane_->RemoveFdbEntry(record->index, it->second.key);
-    it = record->static_entries.erase(it);
-    is_changed = true;
+  StaticFdbChange change;
+  change.removed =
+      port_name.empty() ? record->static_entries.List() : record->static_entries.ListOf(port_name);
+  std::erase_if(change.removed, [&](const StaticFdbEntry& entry) { return !matches(entry.key); });
+  for (const StaticFdbEntry& entry : change.removed) {
+    dataplane_->RemoveFdbEntry(record->index, entry.key);
+    record->static_entries.Remove(entry.key);
   }
-  if (is_changed) SaveStaticEntries(switch_name);
+  if (!change.removed.empty()) SaveStaticEntries(*record, change);
 }
 
 absl::StatusOr<FdbEntryView> SwitchModel::GetFdbEntry(const FdbEntryRequest& request) const {
@@ -188,20 +176,25 @@ absl::StatusOr<FdbPage> SwitchModel::ListFdbEntries(const FdbFilterRequest& requ
 
 absl::Status SwitchModel::DeleteFdbEntry(const FdbEntryRequest& request) {
   KeyLocks::Hold hold(&keys_, SwitchKey(request.switch_name));
+  SwitchRecord* record = nullptr;  // stays while the switch's name is locked
+  StaticFdbChange change;
   {
     std::lock_guard lock(mutex_);
-    SwitchRecord* record = FindSwitch(request.switch_name);
+    record = FindSwitch(request.switch_name);
     if (record == nullptr) return SwitchNotFound(request.switch_name);
     absl::StatusOr<bridge::FdbKey> key =
         Verification::FdbKeyOf("", request.vid, request.mac_address, record->spec);
     if (!key.ok()) return key.status();
-    bool was_static = record->static_entries.erase(MapKey(*key)) > 0;
+    const std::string* port_name = record->static_entries.PortOf(*key);
+    const bool was_static = port_name != nullptr;
+    if (was_static) change.removed.push_back({*key, *port_name});
+    record->static_entries.Remove(*key);
     if (dataplane_->RemoveFdbEntry(record->index, *key) == bridge::FdbResult::kNotFound && !was_static) {
       return EntryNotFound(request, *key);
     }
     if (!was_static) return absl::OkStatus();
   }
-  SaveStaticEntries(request.switch_name);
+  SaveStaticEntries(*record, change);
   return absl::OkStatus();
 }
 
@@ -221,9 +214,8 @@ absl::StatusOr<uint32_t> SwitchModel::FlushFdb(const FdbFilterRequest& request) 
   if (!filter.kind.has_value()) filter.kind = bridge::FdbKind::kDynamic;
   uint32_t count = dataplane_->FlushFdb(index, filter);
   if (filter.kind == bridge::FdbKind::kStatic) {
-    RemoveStaticEntries(request.switch_name, [&](const StaticFdbEntry& entry) {
-      return (request.port_name.empty() || entry.port_name == request.port_name) &&
-             (!filter.vid.has_value() || entry.key.vid == *filter.vid);
+    RemoveStaticEntries(request.switch_name, request.port_name, [&filter](bridge::FdbKey key) {
+      return !filter.vid.has_value() || key.vid == *filter.vid;
     });
   }
   return count;

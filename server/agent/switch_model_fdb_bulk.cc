@@ -246,15 +246,13 @@ absl::Status SwitchModel::FdbBulk::Apply() {
     }
     if (at < items_.size()) std::this_thread::sleep_for(kSlicePause);
   }
-  auto& entries = record_->static_entries;
-  auto hint = entries.end();
+  StaticFdbChange change;
+  change.added.reserve(items_.size());
   for (const Item& item : items_) {
-    const std::pair<uint64_t, VlanId> key = {item.key.mac.bits(), item.key.vid};
-    if (hint == entries.end()) hint = entries.lower_bound(key);
-    hint = entries.insert_or_assign(hint, key, StaticFdbEntry{item.key, request_.port_names[item.port]});
-    ++hint;
+    record_->static_entries.Put(item.key, request_.port_names[item.port]);
+    change.added.push_back({item.key, request_.port_names[item.port]});
   }
-  model_.SaveStaticEntries(spec_.name);
+  model_.SaveStaticEntries(*record_, change);
   return absl::OkStatus();
 }
 
@@ -297,10 +295,9 @@ void SwitchModel::FdbBulk::Undo(size_t end) {
       std::lock_guard lock(model_.mutex_);
       for (size_t i = first; i < std::min(first + kSliceEntries, end); ++i) {
         const Item& item = items_[i];
-        auto stored = record_->static_entries.find({item.key.mac.bits(), item.key.vid});
-        const bool is_back = item.before.kind == FdbKind::kStatic &&
-                             stored != record_->static_entries.end() &&
-                             model_.port_names_[item.before.port] == stored->second.port_name;
+        const std::string* stored = record_->static_entries.PortOf(item.key);
+        const bool is_back = item.before.kind == FdbKind::kStatic && stored != nullptr &&
+                             model_.port_names_[item.before.port] == *stored;
         if (is_back) {
           model_.dataplane_->AddStaticFdbEntry(record_->index, item.key, item.before.port, true);
         } else {

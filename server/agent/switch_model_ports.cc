@@ -61,6 +61,7 @@ PortView SwitchModel::ViewOf(const PortRecord& record) const {
   view.spec = record.spec;
   view.state = record.state;
   view.state_detail = record.state_detail;
+  view.confirm_left_s = ConfirmLeft(record.spec);
   if (!record.index.has_value()) return view;
   PortStats stats = dataplane_->ReadPort(*record.index);
   view.totals = stats.totals;
@@ -153,6 +154,7 @@ absl::StatusOr<PortView> SwitchModel::ApplyPort(const Verified<PortSpec>& verifi
   PortSpec& spec = record.spec;
   const bool is_netdev = spec.device.kind == DeviceRef::Kind::kNetdev;
   if (spec.mac.is_zero() && !is_netdev) spec.mac = RandomMac();
+  if (spec.trial.has_value()) spec.trial->ends_ms = clock_() + int64_t{spec.trial->within_s} * 1000;
   spec.id = TakeId(&StoredIds::next_port_id);
   if (spec.device.kind == DeviceRef::Kind::kVeth && spec.device.host_ifname.empty())
     spec.device.host_ifname = absl::StrCat("rsv", spec.id);
@@ -330,9 +332,8 @@ absl::StatusOr<PortView> SwitchModel::ApplyPortChange(const PortRecord& present,
   KeyLocks::Hold hold_switch(&keys_, SwitchKey(spec.switch_name));
   if (present.index.has_value())
     dataplane_->UpdatePort(*present.index, ConfigOf(spec, switch_index, present.state != PortState::kDown));
-  RemoveStaticEntries(spec.switch_name, [&](const StaticFdbEntry& entry) {
-    return entry.port_name == spec.name && !IsMember(spec, entry.key.vid);
-  });
+  RemoveStaticEntries(spec.switch_name, spec.name,
+                      [&spec](bridge::FdbKey key) { return !IsMember(spec, key.vid); });
   store_->SavePort(StoredPort{spec, present.netns_id});
   std::lock_guard lock(mutex_);
   PortRecord* record = FindPort(spec.name);
@@ -375,8 +376,7 @@ void SwitchModel::RemovePort(const std::string& name) {
   }
   {
     KeyLocks::Hold hold_switch(&keys_, SwitchKey(spec.switch_name));
-    RemoveStaticEntries(spec.switch_name,
-                        [&](const StaticFdbEntry& entry) { return entry.port_name == name; });
+    RemoveStaticEntries(spec.switch_name, name, [](bridge::FdbKey) { return true; });
   }
   DeleteDevice(spec, std::move(device));
   store_->RemovePort(name);

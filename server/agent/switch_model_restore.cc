@@ -40,8 +40,7 @@ void SwitchModel::RestoreSwitch(const SwitchSpec& spec, const std::vector<Static
   SwitchRecord& record = switches_[spec.name];
   record.spec = spec;
   record.index = *index;
-  for (const StaticFdbEntry& entry : entries)
-    record.static_entries[{entry.key.mac.bits(), entry.key.vid}] = entry;
+  for (const StaticFdbEntry& entry : entries) record.static_entries.Put(entry.key, entry.port_name);
 }
 
 void SwitchModel::RestorePorts(const std::vector<StoredPort>& ports) {

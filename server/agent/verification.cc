@@ -158,6 +158,19 @@ void CheckPort(const PortRequest& request, const PortFieldPaths& paths, const Sw
   CheckAttributes(paths.fields, request.attributes, is_netdev, &spec->attributes, violations);
 }
 
+// Only a netdev is the host's before it is a port, and can be given back.
+void CheckTrial(const PortRequest& request, PortSpec* spec, Violations* violations) {
+  if (!request.confirm_within.has_value()) return;
+  const std::string field = "confirm_within";
+  if (request.device.kind != DeviceRequest::Kind::kNetdev)
+    violations->push_back({field, "is for a netdev only: leave it out"});
+  spec->trial.emplace();
+  spec->trial->within_s = CheckSeconds(
+      field, *request.confirm_within, kConfirmWithinMaxS,
+      "0 s would delete the port at once: leave it out for a port that needs no confirmation", violations);
+  spec->device.may_carry_node = true;
+}
+
 // Whether the request names another device than the present one; what it leaves out is not looked at.
 bool IsOtherDevice(const DeviceRequest& request, const DeviceRef& present) {
   if (PortFieldPaths::Of(request.kind).device != PortFieldPaths::Of(present.kind).device) return true;
@@ -273,6 +286,7 @@ absl::StatusOr<Verified<PortSpec>> Verification::NewPort(const PortRequest& requ
     spec.device = CheckDevice(paths.device, request.device, &violations);
   }
   CheckPort(request, paths, on, &spec, &violations);
+  CheckTrial(request, &spec, &violations);
   if (!violations.empty()) return FieldError(violations);
   return Verified<PortSpec>(spec);
 }

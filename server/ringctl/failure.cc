@@ -21,6 +21,7 @@ namespace {
 
 // Parts of field paths and the arguments that set them; the first that fits is taken.
 constexpr std::pair<absl::string_view, absl::string_view> kFlags[] = {
+    {"confirm_within", "--confirm-within"},
     {"netdev.ifname", "--netdev"},
     {"host_ifname", "--host-ifname"},
     {"host_stack", "--host-stack"},

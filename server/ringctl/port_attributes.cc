@@ -1,5 +1,6 @@
 #include "server/ringctl/port_attributes.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -62,38 +63,21 @@ CLI::Option* AddText(CLI::App* verb, const std::string& flag, std::string* text,
   return verb->add_option(flag, *text, description)->type_name(type);
 }
 
-void SetLimit(const std::string& text, void (v1::StormControl::*clear)(),
-              v1::StormLimit* (v1::StormControl::*limit)(), v1::StormControl* control) {
+void FillLimit(const std::string& text, const char* path, v1::StormLimit* (v1::StormControl::*limit)(),
+               v1::Port* port, google::protobuf::FieldMask* mask) {
   if (text.empty()) {
     return;
   }
-  (control->*clear)();
+  mask->add_paths(path);
   const Rate rate = ParseStormRate(text).value();
   if (rate == Rate()) {
     return;
   }
-  v1::StormLimit* one = (control->*limit)();
+  v1::StormLimit* one = (port->mutable_storm_control()->*limit)();
   one->set_frames_per_second(rate.frames_per_second);
   one->set_burst_frames(rate.burst_frames);
   one->set_bits_per_second(rate.bits_per_second);
   one->set_burst_bytes(rate.burst_bytes);
-}
-
-void FillStormControl(const AttributeFlags& flags, v1::Port* port, google::protobuf::FieldMask* mask) {
-  if (flags.storm_broadcast.empty() && flags.storm_multicast.empty() && flags.storm_unknown_unicast.empty()) {
-    return;
-  }
-  v1::StormControl* control = port->mutable_storm_control();
-  SetLimit(flags.storm_broadcast, &v1::StormControl::clear_broadcast, &v1::StormControl::mutable_broadcast,
-           control);
-  SetLimit(flags.storm_multicast, &v1::StormControl::clear_multicast, &v1::StormControl::mutable_multicast,
-           control);
-  SetLimit(flags.storm_unknown_unicast, &v1::StormControl::clear_unknown_unicast,
-           &v1::StormControl::mutable_unknown_unicast, control);
-  if (!control->has_broadcast() && !control->has_multicast() && !control->has_unknown_unicast()) {
-    port->clear_storm_control();
-  }
-  mask->add_paths("storm_control");
 }
 
 void FillRate(const std::string& text, const char* path, v1::RateLimit* (v1::Port::*limit)(), v1::Port* port,
@@ -109,48 +93,41 @@ void FillRate(const std::string& text, const char* path, v1::RateLimit* (v1::Por
   }
 }
 
-void FillList(const std::vector<std::string>& words, google::protobuf::RepeatedPtrField<std::string>* list) {
+void FillList(const std::vector<std::string>& words, const char* path,
+              google::protobuf::RepeatedPtrField<std::string>* (v1::SourceGuard::*list)(), v1::Port* port,
+              google::protobuf::FieldMask* mask) {
   if (words.empty()) {
     return;
   }
-  list->Clear();
+  mask->add_paths(path);
   for (const std::string& word : words) {
     if (word != kNone) {
-      *list->Add() = word;
+      *(port->mutable_source_guard()->*list)()->Add() = word;
     }
   }
 }
 
 void FillSourceGuard(const AttributeFlags& flags, v1::Port* port, google::protobuf::FieldMask* mask) {
-  if (flags.source_guard.empty() && flags.allow_mac.empty() && flags.allow_ip.empty()) {
-    return;
-  }
-  mask->add_paths("source_guard");
-  if (flags.source_guard == "off") {
-    port->clear_source_guard();
-    return;
-  }
-  v1::SourceGuard* guard = port->mutable_source_guard();
   if (!flags.source_guard.empty()) {
-    guard->set_mac(false);
-    guard->set_address(false);
-  }
-  for (const absl::string_view word : absl::StrSplit(flags.source_guard, ',')) {
-    if (word == "mac") {
-      guard->set_mac(true);
-    } else if (word == "address") {
-      guard->set_address(true);
+    const std::vector<std::string> words = absl::StrSplit(flags.source_guard, ',');
+    const auto has = [&words](const char* word) {
+      return std::find(words.begin(), words.end(), word) != words.end();
+    };
+    port->mutable_source_guard()->set_mac(has("mac"));
+    port->mutable_source_guard()->set_address(has("address"));
+    mask->add_paths("source_guard.mac");
+    mask->add_paths("source_guard.address");
+    // A list means nothing without its half of the guard.
+    if (!has("mac")) {
+      mask->add_paths("source_guard.mac_addresses");
+    }
+    if (!has("address")) {
+      mask->add_paths("source_guard.ip_addresses");
     }
   }
-  // A list means nothing without its half of the guard.
-  if (!guard->mac()) {
-    guard->clear_mac_addresses();
-  }
-  if (!guard->address()) {
-    guard->clear_ip_addresses();
-  }
-  FillList(flags.allow_mac, guard->mutable_mac_addresses());
-  FillList(flags.allow_ip, guard->mutable_ip_addresses());
+  FillList(flags.allow_mac, "source_guard.mac_addresses", &v1::SourceGuard::mutable_mac_addresses, port,
+           mask);
+  FillList(flags.allow_ip, "source_guard.ip_addresses", &v1::SourceGuard::mutable_ip_addresses, port, mask);
 }
 
 void FillBpduGuard(const AttributeFlags& flags, v1::Port* port, google::protobuf::FieldMask* mask) {
@@ -195,11 +172,6 @@ void AddSourceGuardRows(const v1::SourceGuard& guard, Table* table) {
 }
 
 }  // namespace
-
-bool AttributeFlags::needs_present() const {
-  return !storm_broadcast.empty() || !storm_multicast.empty() || !storm_unknown_unicast.empty() ||
-         !source_guard.empty() || !allow_mac.empty() || !allow_ip.empty();
-}
 
 void AddAttributeFlags(CLI::App* verb, AttributeFlags* flags) {
   CLI::Option* up = verb->add_flag_callback(
@@ -255,7 +227,12 @@ void FillAttributes(const AttributeFlags& flags, v1::Port* port, google::protobu
     }
   }
   FillBpduGuard(flags, port, mask);
-  FillStormControl(flags, port, mask);
+  FillLimit(flags.storm_broadcast, "storm_control.broadcast", &v1::StormControl::mutable_broadcast, port,
+            mask);
+  FillLimit(flags.storm_multicast, "storm_control.multicast", &v1::StormControl::mutable_multicast, port,
+            mask);
+  FillLimit(flags.storm_unknown_unicast, "storm_control.unknown_unicast",
+            &v1::StormControl::mutable_unknown_unicast, port, mask);
   FillRate(flags.receive_rate, "receive_rate", &v1::Port::mutable_receive_rate, port, mask);
   FillRate(flags.transmit_rate, "transmit_rate", &v1::Port::mutable_transmit_rate, port, mask);
   FillSourceGuard(flags, port, mask);

@@ -27,15 +27,11 @@ struct AttributeFlags {
   std::string source_guard;
   std::vector<std::string> allow_mac;
   std::vector<std::string> allow_ip;
-
-  // The contract changes storm control and source guard as a whole: who changes a part of one needs the rest.
-  bool needs_present() const;
 };
 
 void AddAttributeFlags(CLI::App* verb, AttributeFlags* flags);
 
-// Fills in what was given, and `mask` with the paths of it. `port` holds storm control and source guard as
-// they are where a part of them is changed.
+// Fills in what was given, and `mask` with the paths of just that: what others change at the same time stays.
 void FillAttributes(const AttributeFlags& flags, v1::Port* port, google::protobuf::FieldMask* mask);
 
 // A row for each attribute that is not as usual, named like its flag.

@@ -1,4 +1,4 @@
-// ringctl port create|list|show|update|delete
+// ringctl port create|list|show|update|confirm|delete
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +10,7 @@
 #include "server/ringctl/flags.h"
 #include "server/ringctl/port_attributes.h"
 #include "server/ringctl/port_text.h"
+#include "server/ringctl/quantities.h"
 #include "server/ringctl/table.h"
 
 namespace ringswitch::ringctl {
@@ -27,6 +28,7 @@ struct PortFlags {
   bool software_offload = false;
   bool veth = false;
   std::string host_ifname;
+  std::string confirm_within;
   std::string netns;
   std::string ifname;
   std::string mac_address;
@@ -113,9 +115,17 @@ void Create(Session& session, const PortFlags& flags) {
   FillDevice(flags, port);
   port->set_mac_address(flags.mac_address);
   request.set_validate_only(flags.validate_only);
+  std::string verb = "created";
+  if (!flags.confirm_within.empty()) {
+    const std::int64_t seconds = ParseSeconds(flags.confirm_within).value();
+    request.mutable_confirm_within()->set_seconds(seconds);
+    if (!flags.validate_only) {
+      absl::StrAppend(&verb, " for ", seconds, " s; to keep it: ringctl port confirm ", flags.port.name);
+    }
+  }
   v1::CreatePortResponse response;
   if (session.Call(&v1::PortService::Stub::CreatePort, request, &response)) {
-    session.Tell(response.port(), Sentence(flags.port.name, "created", flags.validate_only));
+    session.Tell(response.port(), Sentence(flags.port.name, verb, flags.validate_only));
   }
 }
 
@@ -135,7 +145,7 @@ void List(Session& session, const PortFlags& flags) {
                   absl::StrCat(port.mtu()), ShortenList(VlansCell(port), kVlansCellLengthMax),
                   EnumWord(v1::PortState_Name(port.status().state()), "PORT_STATE_"),
                   absl::StrCat(counters.receive_frames()), absl::StrCat(counters.transmit_frames()),
-                  absl::StrCat(DropsTotal(port)), PodCell(port), port.status().state_detail()});
+                  absl::StrCat(DropsTotal(port)), PodCell(port), DetailCell(port)});
   }
   session.Show(response, table.ToString());
 }
@@ -150,23 +160,6 @@ void Show(Session& session, const PortFlags& flags) {
   }
 }
 
-// Puts into `port` what the attributes given are a part of, as it is now.
-bool FillPresent(Session& session, v1::Port* port) {
-  v1::GetPortRequest request;
-  request.set_name(port->name());
-  v1::GetPortResponse response;
-  if (!session.Call(&v1::PortService::Stub::GetPort, request, &response)) {
-    return false;
-  }
-  if (response.port().has_storm_control()) {
-    *port->mutable_storm_control() = response.port().storm_control();
-  }
-  if (response.port().has_source_guard()) {
-    *port->mutable_source_guard() = response.port().source_guard();
-  }
-  return true;
-}
-
 void Update(Session& session, const PortFlags& flags) {
   RequirePort(flags.port, "NAME");
   v1::Port unused;
@@ -177,8 +170,7 @@ void Update(Session& session, const PortFlags& flags) {
   }
   v1::UpdatePortRequest request;
   v1::Port* port = request.mutable_port();
-  if (!ResolvePort(session, flags.port, port->mutable_name()) ||
-      (flags.attributes.needs_present() && !FillPresent(session, port))) {
+  if (!ResolvePort(session, flags.port, port->mutable_name())) {
     return;
   }
   FillSettings(flags, port, request.mutable_update_mask());
@@ -186,6 +178,16 @@ void Update(Session& session, const PortFlags& flags) {
   v1::UpdatePortResponse response;
   if (session.Call(&v1::PortService::Stub::UpdatePort, request, &response)) {
     session.Tell(response.port(), Sentence(request.port().name(), "updated", flags.validate_only));
+  }
+}
+
+void Confirm(Session& session, const PortFlags& flags) {
+  RequirePort(flags.port, "NAME");
+  v1::ConfirmPortRequest request;
+  v1::ConfirmPortResponse response;
+  if (ResolvePort(session, flags.port, request.mutable_name()) &&
+      session.Call(&v1::PortService::Stub::ConfirmPort, request, &response)) {
+    session.Tell(response.port(), Sentence(request.name(), "confirmed", false));
   }
 }
 
@@ -263,6 +265,13 @@ void AddDeviceFlags(CLI::App* create, PortFlags* flags) {
       ->add_flag("--software-offload", flags->software_offload,
                  "Do checksums and segmentation in the switch, for a netdev that cannot")
       ->needs(netdev);
+  create
+      ->add_option("--confirm-within", flags->confirm_within,
+                   "Take a netdev that carries addresses of the node or its default route, and give it back "
+                   "unless \"port confirm\" comes in this time, 1s to 1h")
+      ->check(ParsedBy(ParseSeconds))
+      ->type_name("TIME")
+      ->needs(netdev);
 }
 
 void AddCreate(CLI::App* noun, Session& session) {
@@ -271,7 +280,8 @@ void AddCreate(CLI::App* noun, Session& session) {
       "  ringctl port create p1 --switch sw0 --tap --netns /run/netns/h1 --ifname eth0 --access 10\n"
       "  ringctl port create p2 --switch sw0 --netdev veth-p2 --trunk 10,20,100-199 --native 1\n"
       "  ringctl port create p3 --switch sw0 --veth --netns /run/netns/h3 --ifname eth0 --isolated on\n"
-      "  ringctl port create p4 --switch sw0 --tap --ifname lan0 --storm-broadcast 1000fps");
+      "  ringctl port create p4 --switch sw0 --tap --ifname lan0 --storm-broadcast 1000fps\n"
+      "  ringctl port create up0 --switch sw0 --netdev eth1 --confirm-within 60s");
   auto flags = std::make_shared<PortFlags>();
   create->add_option("NAME", flags->port.name, "Name of the port, unique on the node")->required();
   create->add_option("--switch", flags->switch_name, "Switch to attach to")->required()->type_name("NAME");
@@ -324,6 +334,12 @@ void AddPortCommands(CLI::App* root, Session& session) {
       ->check(PodName())
       ->type_name("NAMESPACE/NAME");
   update->callback([update_flags, &session] { Update(session, *update_flags); });
+
+  CLI::App* confirm = AddVerb(noun, "confirm", "Keep a port that was made with --confirm-within",
+                              "  ringctl port confirm up0");
+  auto confirm_flags = std::make_shared<PortFlags>();
+  AddPortArgument(confirm, &confirm_flags->port);
+  confirm->callback([confirm_flags, &session] { Confirm(session, *confirm_flags); });
 
   CLI::App* remove =
       AddVerb(noun, "delete", "Delete a port, its device and its FDB entries", "  ringctl port delete p1");

@@ -92,6 +92,15 @@ std::string PodCell(const v1::Port& port) {
   return pod.namespace_().empty() ? pod.name() : absl::StrCat(pod.namespace_(), "/", pod.name());
 }
 
+std::string DetailCell(const v1::Port& port) {
+  const v1::PortStatus& status = port.status();
+  if (!status.has_confirm_time_left()) {
+    return status.state_detail();
+  }
+  return absl::StrCat(status.state_detail(), status.state_detail().empty() ? "" : "; ",
+                      "not confirmed: ", status.confirm_time_left().seconds(), "s left");
+}
+
 std::uint64_t DropsTotal(const v1::Port& port) {
   std::uint64_t total = 0;
   for (const v1::DropCount& drop : port.status().counters().drops()) {
@@ -109,6 +118,11 @@ std::string DescribePort(const v1::Port& port) {
   table.AddRow({"switch:", port.switch_name()});
   table.AddRow(
       {"state:", status.state_detail().empty() ? state : absl::StrCat(state, ": ", status.state_detail())});
+  if (status.has_confirm_time_left()) {
+    table.AddRow(
+        {"confirm within:", absl::StrCat(status.confirm_time_left().seconds(),
+                                         "s, or it is deleted: ringctl port confirm ", port.name())});
+  }
   AddDeviceRows(port, &table);
   table.AddRow({"MAC address:", port.mac_address()});
   table.AddRow({"MTU:", absl::StrCat(port.mtu())});

@@ -17,6 +17,9 @@ std::string DeviceCell(const v1::Port& port);
 // "default/web-0", empty where the port belongs to no pod.
 std::string PodCell(const v1::Port& port);
 
+// Why the port does not forward, and for how long it is there if nobody confirms it.
+std::string DetailCell(const v1::Port& port);
+
 // Frames and copies dropped, all reasons together.
 std::uint64_t DropsTotal(const v1::Port& port);
 

@@ -44,6 +44,7 @@ _ringctl_values() {
     --host-stack) echo drop keep ;;
     --learning | --flood-* | --isolated | --hairpin | --locked | --ra-guard | --dhcp-guard | --vlan-counters) echo on off ;;
     --bpdu-guard) echo on off 30s 5m ;;
+    --confirm-within) echo 60s 5m ;;
     --storm-*) echo off 1000fps 10Mbit 1000fps,10Mbit ;;
     --receive-rate | --transmit-rate) echo off 10Mbit 100Mbit 1Gbit ;;
     --source-guard) echo mac address mac,address off ;;
@@ -71,7 +72,7 @@ _ringctl_candidates() {
   else
     case "${commands[*]}" in
       'switch show' | 'switch update' | 'switch delete') ((positionals)) || _ringctl_column NAME switch list ;;
-      'port show' | 'port update' | 'port delete') ((positionals)) || _ringctl_column NAME port list ;;
+      'port show' | 'port update' | 'port confirm' | 'port delete') ((positionals)) || _ringctl_column NAME port list ;;
       'vlan show')
         if ((!positionals)) && ((${#_ringctl_switch[@]})); then
           _ringctl_column VID vlan list "${_ringctl_switch[@]}"

@@ -134,12 +134,47 @@ TEST_F(LinkWatchNetdevTest, NoEventWithoutAChange) {
   PortLink link = Open();
   ASSERT_TRUE(links_->Watch(1, Netdev("port0"), &link).ok());
   Must("ip link add name away type bridge");
-  for (const char* change : {"promisc on", "promisc off", "allmulticast on", "mtu 1400", "txqueuelen 77",
-                             "address 02:00:00:00:00:78", "alias x", "master away", "nomaster", "up"}) {
+  for (const char* change : {"promisc on", "promisc off", "allmulticast on", "txqueuelen 77", "alias x",
+                             "master away", "nomaster", "up"}) {
     Must(std::string("ip link set port0 ") + change);
   }
   std::this_thread::sleep_for(300ms);
   EXPECT_EQ(EventText(), "");
+}
+
+TEST_F(LinkWatchNetdevTest, MacAndMtuAreFollowed) {
+  MakePair();
+  std::mutex mutex;
+  std::vector<LinkEvent> events;
+  auto made = MakeLinks([&](const LinkEvent& event) {
+    std::lock_guard<std::mutex> lock(mutex);
+    events.push_back(event);
+  });
+  ASSERT_TRUE(made.ok());
+  auto last = [&](size_t count) {
+    for (int i = 0; i < 50; ++i, std::this_thread::sleep_for(20ms)) {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (events.size() >= count) break;
+    }
+    std::lock_guard<std::mutex> lock(mutex);
+    EXPECT_EQ(events.size(), count);
+    return events.empty() ? LinkEvent{} : events.back();
+  };
+  PortLink link = Open();
+  Must("ip link set port0 mtu 1300");  // between the look at it and the watch
+  ASSERT_TRUE((*made)->Watch(1, Netdev("port0"), &link).ok());
+  EXPECT_EQ(last(1).kind, LinkEventKind::kLinkChanged);
+  EXPECT_EQ(last(1).mtu, 1300u);
+  EXPECT_EQ(last(1).mac, link.mac);
+  Must("ip link set port0 mtu 1400");
+  EXPECT_EQ(last(2).mtu, 1400u);
+  Must("ip link set port0 address 02:00:00:00:00:78");
+  EXPECT_EQ(last(3).mac, bridge::MacAddress(0x0200'0000'0078ULL));
+  EXPECT_EQ(last(3).mtu, 1400u);
+  Must("ip link set port0 mtu 1400");
+  Must("ip link set peer0 mtu 1200");
+  std::this_thread::sleep_for(300ms);
+  last(3);
 }
 
 TEST_F(LinkWatchNetdevTest, OverrunIsFollowedByResync) {

@@ -172,6 +172,7 @@ TEST_F(NetdevTest, RefusesWhatTheNodeLivesOn) {
   constexpr absl::StatusCode kRefused = absl::StatusCode::kFailedPrecondition;
   Must("ip address add 10.99.8.1/24 dev port0");
   ExpectRefused(Netdev("port0"), kRefused, "carries 10.99.8.1/24 of the node");
+  ExpectRefused(Netdev("port0"), kRefused, "--confirm-within 60s");
   DeviceRef keeping = Netdev("port0");
   keeping.host_stack = HostStack::kKeep;
   ExpectRefused(keeping, kRefused, "10.99.8.1/24");
@@ -188,6 +189,27 @@ TEST_F(NetdevTest, RefusesWhatTheNodeLivesOn) {
   EXPECT_TRUE(AnswersArp(pod_, "eth0")) << "a refusal shuts nothing";
   Must("ip address add fe80::7/64 dev port0 nodad");
   Open(Netdev("port0"));  // a link-local address is nobody's
+}
+
+TEST_F(NetdevTest, WhatTheNodeLivesOnIsGivenBackAsItWas) {
+  Must("ip address add 10.99.8.1/24 dev port0");
+  DeviceRef device = Netdev("port0");
+  device.may_carry_node = true;
+  ASSERT_TRUE(links_->CheckDevice(device).ok());
+  for (bool is_up : {false, true}) {
+    Must(std::string("ip link set port0 ") + (is_up ? "up" : "down"));
+    {
+      PortLink link = Open(device);
+      EXPECT_EQ(link.was_down, !is_up);
+      EXPECT_FALSE(AnswersArp(pod_, "eth0"));
+    }
+    if (!is_up) links_->SetNetdevDown(device);
+    links_->ReleaseNetdev(device);
+    EXPECT_EQ(links_->GetLink({"", "port0"})->is_up, is_up);
+  }
+  EXPECT_TRUE(AnswersArp(pod_, "eth0"));
+  Must("ip link del port0");
+  links_->SetNetdevDown(device);
 }
 
 TEST_F(NetdevTest, RefusesToCutOffDevicesOnTop) {

@@ -1,10 +1,12 @@
 """Port and switch attributes on live ports, changed under load, kept over a restart. What each does to a frame is in the unit tables."""
+import concurrent.futures
 import re
 import time
 
 import pytest
 
 import frame as f
+from agent import ringctl
 from bed import finish, result, wait_for
 from frame import BROADCAST, numbered
 from test_devices import DOWN, UP, state_of
@@ -215,3 +217,23 @@ def test_a_blocked_port_comes_up_by_hand(bed):
     update(bed, "p1", admin_up=False)
     update(bed, "p1", admin_up=True)
     assert state_of(bed, "p1") == UP
+
+
+def test_who_changes_one_class_of_storm_control_leaves_what_others_change(bed):
+    """Three that change a class each, at once, again and again: the last word of each stands."""
+    bed.host(1)
+    limits = ("broadcast", "multicast", "unknown-unicast")
+    rounds = 10
+
+    def change(limit):
+        for number in range(1, rounds + 1):
+            done = ringctl(bed.agent, "port", "update", "p1", f"--storm-{limit}", f"{number}00fps:{number}0")
+            assert done.returncode == 0, done.stderr
+
+    with concurrent.futures.ThreadPoolExecutor(len(limits)) as pool:
+        list(pool.map(change, limits))
+    storm = bed.agent.port("p1").storm_control
+    assert [getattr(storm, limit.replace("-", "_")).frames_per_second for limit in limits] == [rounds * 100] * 3
+    assert ringctl(bed.agent, "port", "update", "p1", "--storm-multicast", "off").returncode == 0
+    storm = bed.agent.port("p1").storm_control
+    assert storm.HasField("broadcast") and storm.HasField("unknown_unicast") and not storm.HasField("multicast")

@@ -1,5 +1,6 @@
 """Ports that are not TAPs: netdevs and veths, beside TAPs, through an uplink, slow, gone and back."""
 import contextlib
+import json
 import os
 import signal
 import time
@@ -8,6 +9,7 @@ import grpc
 import pytest
 
 import frame as f
+from agent import ringctl
 from bed import finish, membership, result, wait_for
 from frame import BROADCAST, numbered
 from pod import run
@@ -334,8 +336,119 @@ def test_a_netdev_with_the_nodes_addresses_is_refused(bed):
         assert refusal.value.code() == grpc.StatusCode.FAILED_PRECONDITION and "10.99.9.1" in refusal.value.details()
         run("ip", "addr", "del", "10.99.9.1/24", "dev", name)
         create(name="n1")
+        assert not bed.agent.port("n1").status.HasField("confirm_time_left")
         with pytest.raises(grpc.RpcError) as refusal:
             create(name="n2")
         assert refusal.value.code() == grpc.StatusCode.FAILED_PRECONDITION and "n1" in refusal.value.details()
     finally:
         run("ip", "link", "del", name)
+
+
+ADDRESS, PEER_ADDRESS = "10.99.10.1", "10.99.10.2"
+
+
+@pytest.fixture(name="home")
+def fixture_home(bed):
+    """A netdev that carries an address of the node, which a pod can reach by it."""
+    name, pod = f"rsw{os.getpid()}n", bed.pod()
+    run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", pod.name)
+    try:
+        run("ip", "addr", "add", ADDRESS + "/24", "dev", name)
+        pod.run("ip", "addr", "add", PEER_ADDRESS + "/24", "dev", "eth0")
+        run("ip", "link", "set", name, "up")
+        pod.run("ip", "link", "set", "eth0", "up")
+        assert pod.ping(ADDRESS)
+        yield name, pod
+    finally:
+        run("ip", "link", "del", name)
+
+
+def device_of(name):
+    """What `ip` says of it, statistics aside."""
+    (link,) = json.loads(run("ip", "-j", "-d", "addr", "show", "dev", name))
+    for address in link["addr_info"]:
+        address.pop("tentative", None)
+    return {key: link[key] for key in ("flags", "mtu", "promiscuity", "operstate", "address", "addr_info", "qdisc") if key in link}
+
+
+def ringctl_line(bed, *arguments):
+    done = ringctl(bed.agent, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_unless_confirmed_the_nodes_netdev_is_given_back(bed, home):
+    """Decision 17: refused, and the refusal says how; made with --confirm-within it cuts the node off, and after that time no more."""
+    name, pod = home
+    before = device_of(name)
+    create = ("port", "create", "n1", "--switch", "sw0", "--netdev", name)
+    refused = ringctl(bed.agent, *create)
+    assert refused.returncode == 1 and "--confirm-within 60s" in refused.stderr and ADDRESS in refused.stderr
+    assert "--confirm-within: " in ringctl(bed.agent, *create, "--confirm-within", "2h").stderr
+    assert "ringctl port confirm n1" in ringctl_line(bed, *create, "--confirm-within", "5s")
+    started = time.monotonic()
+    assert "ringctl port confirm n1" in ringctl_line(bed, "port", "show", "n1")
+    assert "not confirmed: " in ringctl_line(bed, "port", "list")
+    pod.run("ip", "neigh", "flush", "dev", "eth0")
+    assert not pod.ping(ADDRESS, count=1)
+    bed.agent.restart(signal.SIGKILL)
+    assert 0 < bed.agent.port("n1").status.confirm_time_left.seconds <= 5
+    wait_for(lambda: not bed.agent.client.ports.ListPorts().ports, 8, "given back")
+    assert time.monotonic() - started > 4.5
+    assert device_of(name) == before and pod.ping(ADDRESS)
+    late = ringctl(bed.agent, "port", "confirm", "n1")
+    assert late.returncode == 1 and "n1" in late.stderr
+
+
+def test_a_confirmed_port_stays_also_over_a_restart(bed, home):
+    name, pod = home
+    ringctl_line(bed, "port", "create", "n1", "--switch", "sw0", "--netdev", name, "--confirm-within", "2s")
+    assert ringctl_line(bed, "port", "confirm", "n1") == "port n1 confirmed\n"
+    time.sleep(3.2)
+    for _ in range(2):
+        assert state_of(bed, "n1") == UP and not bed.agent.port("n1").status.HasField("confirm_time_left")
+        pod.run("ip", "neigh", "flush", "dev", "eth0")
+        assert not pod.ping(ADDRESS, count=1)
+        bed.agent.restart(signal.SIGKILL)
+    bed.agent.client.ports.DeletePort(name="n1")
+    assert pod.ping(ADDRESS)
+
+
+def test_what_ran_out_while_no_agent_ran_is_given_back_at_the_start(bed, home):
+    """And a device that was down is down again, with its addresses."""
+    name, _ = home
+    run("ip", "link", "set", name, "down")
+    before = device_of(name)
+    ringctl_line(bed, "port", "create", "n1", "--switch", "sw0", "--netdev", name, "--confirm-within", "1s")
+    assert "UP" in device_of(name)["flags"]
+    bed.agent.end(signal.SIGKILL)
+    time.sleep(1.1)
+    bed.agent.start()
+    assert not bed.agent.client.ports.ListPorts().ports
+    assert device_of(name) == before
+    bed.agent.restart()
+    assert not bed.agent.client.ports.ListPorts().ports
+
+
+@pytest.mark.parametrize("device", ["netdev"], indirect=True)
+def test_mtu_and_mac_of_a_netdev_are_followed(bed):
+    """`ip link set` on a port's device, under its feet: shown at once, and frames are judged by the new MTU."""
+    one, two = bed.host(1), bed.host(2)
+    sent = numbered(1, one.mac, length=1400)
+    bed.exchange(one, sent, expect={2: [sent]})
+    run("ip", "link", "set", two.host_ifname, "mtu", "1000")
+    wait_for(lambda: bed.agent.port("p2").mtu == 1000, 1, "MTU")
+    bed.exchange(one, sent, expect={})
+    assert two.drops() == {"egress_mtu_exceeded": 1}
+    fits = numbered(2, one.mac, length=1000)
+    bed.exchange(one, fits, expect={2: [fits]})
+    run("ip", "link", "set", two.host_ifname, "mtu", "1500")
+    wait_for(lambda: bed.agent.port("p2").mtu == 1500, 1, "MTU")
+    bed.exchange(one, sent, expect={2: [sent]})
+    assert two.drops() == {"egress_mtu_exceeded": 1}
+    run("ip", "link", "set", two.host_ifname, "address", "02:00:00:00:0c:02")
+    wait_for(lambda: bed.agent.port("p2").mac_address == "02:00:00:00:0c:02", 1, "MAC address")
+    bed.exchange(two, numbered(3, two.mac), expect={1: [numbered(3, two.mac)]})
+    bed.agent.restart()
+    port = bed.agent.port("p2")
+    assert (port.mtu, port.mac_address) == (1500, "02:00:00:00:0c:02")

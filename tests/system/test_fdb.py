@@ -221,7 +221,7 @@ def bulk(agent, requests, timeout=60):
 
 
 def test_100000_entries_in_one_call(beds):
-    """Below 2 s with the state file, of which the agent works less than one; all of it is there after a kill."""
+    """Below 2 s with the state file, of which the agent works less than one; a single one costs no more for it; all is there after a kill."""
     bed = beds(switch={"fdb_capacity": 131072})
     bed.host(1, access=10)
     requests, fdb = packed([entry(number) for number in range(100000)]), bed.agent.client.fdb
@@ -237,10 +237,20 @@ def test_100000_entries_in_one_call(beds):
         if quickest < 2:
             break
     assert quickest < 2
-    before = bed.agent.fdb()
-    assert len(before) == 100000
-    bed.agent.restart(9)
-    assert bed.agent.fdb() == before
+    for life in range(2):  # a change after a restart is of a file that another process wrote
+        cpu_started = bed.agent.cpu_seconds()
+        for number in range(200):
+            fdb.CreateFdbEntry(entry=entry(200000 + 200 * life + number))
+        for number in range(100):
+            fdb.DeleteFdbEntry(switch_name="sw0", vid=10, mac_address=mac(100 * life + number))
+        cpu = (bed.agent.cpu_seconds() - cpu_started) / 300
+        print(f"{cpu * 1e3:.2f} ms of processor time to add or delete one")
+        assert cpu < 0.003
+        before = bed.agent.fdb()
+        assert len(before) == 100000 + 100 * (life + 1)
+        bed.agent.restart(9)
+        fdb = bed.agent.client.fdb
+        assert bed.agent.fdb() == before
 
 
 def test_other_calls_and_frames_do_not_wait_for_a_bulk(beds):

@@ -137,11 +137,13 @@ TEST(Codec, StateOfAPortIsTold) {
   view.state_detail = "why";
   view.device_lost_frames = 9;
   view.totals.receive_frames = 4;
+  view.confirm_left_s = 7;
   view.totals.drops[static_cast<size_t>(bridge::DropReason::kBpduGuard)] = 3;
   v1::Port port;
   Encode(view, &port);
   EXPECT_EQ(port.status().state(), v1::PORT_STATE_BLOCKED);
   EXPECT_EQ(port.status().state_detail(), "why");
+  EXPECT_EQ(port.status().confirm_time_left().seconds(), 7);
   EXPECT_EQ(port.status().counters().device_lost_frames(), 9u);
   ASSERT_EQ(port.status().counters().drops_size(), 1);
   EXPECT_EQ(port.status().counters().drops(0).reason(), "bpdu_guard");
@@ -191,8 +193,33 @@ TEST(Codec, AMaskTakesWhatItNames) {
   EXPECT_EQ(update.attributes.isolated, true);
   EXPECT_EQ(update.attributes.learning, false);
   EXPECT_EQ((*update.attributes.receive_rate)->bits_per_second, 5000u);
-  EXPECT_FALSE(update.attributes.hairpin.has_value() || update.attributes.source_guard.has_value());
+  EXPECT_FALSE(update.attributes.hairpin.has_value() || update.attributes.source_guard.mac.has_value());
   EXPECT_FALSE(update.mtu.has_value() || update.device.has_value());
+}
+
+TEST(Codec, AMaskReachesThePartsOfStormControlAndSourceGuard) {
+  v1::UpdatePortRequest request;
+  request.mutable_port()->set_name("p1");
+  SetLimit(request.mutable_port()->mutable_storm_control()->mutable_broadcast(), 500);
+  request.mutable_port()->mutable_source_guard()->add_ip_addresses("10.0.0.7");
+  for (const char* path : {"storm_control.broadcast", "storm_control.multicast", "source_guard.ip_addresses",
+                           "source_guard.mac", "source_guard.mac_addresses"})
+    request.mutable_update_mask()->add_paths(path);
+  PortUpdate update;
+  ASSERT_TRUE(Decode(request, &update).ok());
+  const SwitchSpec on;
+  const PortSpec present = *SpecOf(FullPort());
+  absl::StatusOr<Verified<PortSpec>> changed = Verification::ChangedPort(present, update, on);
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  PortAttributes expected = present.attributes;
+  expected.storm[static_cast<size_t>(bridge::FloodClass::kBroadcast)] = {{500, 501}, {502, 503 * 8}};
+  expected.storm[static_cast<size_t>(bridge::FloodClass::kMulticast)] = {};
+  expected.source_guard.mac = false;
+  expected.source_guard.macs = {};
+  expected.source_guard.ip_addresses = {"10.0.0.7"};
+  EXPECT_EQ((*changed)->attributes, expected);
+  request.mutable_update_mask()->add_paths("storm_control.everything");
+  EXPECT_EQ(FieldViolationsOf(Decode(request, &update)).at(0).field, "update_mask");
 }
 
 // Named and not set: the default.

@@ -61,6 +61,14 @@ absl::Status FakeNode::Step(const std::string& name) {
   return ++steps == failing_step ? absl::InternalError("injected: " + name) : absl::OkStatus();
 }
 
+absl::Status FakeNode::CheckNetdev(const DeviceRef& device) const {
+  const std::string& ifname = device.link.ifname;
+  if (refused.count(ifname) > 0) return absl::FailedPreconditionError("refused");
+  if (node_carriers.count(ifname) > 0 && !device.may_carry_node)
+    return absl::FailedPreconditionError("carries addresses of the node");
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PortLink> FakeLinks::CreateTap(const LinkRef& link, bridge::MacAddress, uint32_t mtu) {
   absl::Status status = fake_node->Step("CreateTap");
   if (!status.ok()) return status;
@@ -83,8 +91,7 @@ absl::Status FakeLinks::CheckDevice(const DeviceRef& device) {
   std::lock_guard lock(fake_node->mutex);
   if (device.kind == DeviceRef::Kind::kNetdev) {
     if (fake_node->devices.count(OwnDeviceOf(device)) == 0) return absl::NotFoundError("no such device");
-    if (fake_node->refused.count(device.link.ifname) > 0) return absl::FailedPreconditionError("refused");
-    return absl::OkStatus();
+    return fake_node->CheckNetdev(device);
   }
   if (fake_node->namespaces.count(device.link.netns) == 0) return absl::InvalidArgumentError("no namespace");
   if (fake_node->devices.count(DeviceOf(device.link)) > 0) return absl::AlreadyExistsError("a device exists");
@@ -113,14 +120,22 @@ absl::StatusOr<PortLink> FakeLinks::OpenNetdev(const DeviceRef& device) {
   if (!status.ok()) return status;
   std::lock_guard lock(fake_node->mutex);
   if (fake_node->devices.count(OwnDeviceOf(device)) == 0) return absl::NotFoundError("no such device");
-  if (fake_node->refused.count(device.link.ifname) > 0) return absl::FailedPreconditionError("refused");
+  status = fake_node->CheckNetdev(device);
+  if (!status.ok()) return status;
   if (device.host_stack == HostStack::kDrop) fake_node->unheard.insert(device.link.ifname);
-  return LinkOf(OwnDeviceOf(device), {});
+  PortLink link = LinkOf(OwnDeviceOf(device), {});
+  link.was_down = fake_node->left_down.erase(device.link.ifname) > 0;
+  return link;
 }
 
 void FakeLinks::ReleaseNetdev(const DeviceRef& device) {
   std::lock_guard lock(fake_node->mutex);
   fake_node->unheard.erase(device.link.ifname);
+}
+
+void FakeLinks::SetNetdevDown(const DeviceRef& device) {
+  std::lock_guard lock(fake_node->mutex);
+  fake_node->left_down.insert(device.link.ifname);
 }
 
 absl::StatusOr<PortLink> FakeLinks::CreateVeth(const DeviceRef& device, bridge::MacAddress, uint32_t mtu) {

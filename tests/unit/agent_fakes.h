@@ -30,6 +30,8 @@ struct FakeNode {
   std::map<Device, uint32_t> mtus;
   std::map<std::string, bridge::MacAddress> macs;  // of netdevs
   std::set<std::string> refused;                   // netdevs that cannot be a port
+  std::set<std::string> node_carriers;             // that the node lives on
+  std::set<std::string> left_down;                 // that their owner has not set up
   std::set<std::string> unheard;                   // netdevs that the host's stack does not hear
   std::map<Device, std::vector<std::string>> addresses;
   std::set<Device> down;
@@ -56,6 +58,7 @@ struct FakeNode {
 
   // OK unless this is the failing step.
   absl::Status Step(const std::string& name);
+  absl::Status CheckNetdev(const DeviceRef& device) const;  // with the mutex held
 };
 
 extern FakeNode* fake_node;  // set by the test
@@ -72,6 +75,7 @@ class FakeLinks final : public Links {
   absl::StatusOr<PortLink> AttachVeth(const DeviceRef& device, NamespaceId netns_id) override;
   void DeleteVeth(const DeviceRef& device) override;
   void ReleaseNetdev(const DeviceRef& device) override;
+  void SetNetdevDown(const DeviceRef& device) override;
   absl::Status SetMtu(const DeviceRef& device, uint32_t mtu) override;
   absl::StatusOr<LinkInfo> GetLink(const LinkRef& link) override;
   absl::Status Configure(const LinkRef& link, const std::vector<std::string>& addresses,

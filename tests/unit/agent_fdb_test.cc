@@ -2,7 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <time.h>
 
+#include <cstdio>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
 #include "tests/unit/agent_testbed.h"
 
 namespace ringswitch::agent {
@@ -224,6 +230,94 @@ TEST_F(FdbBulkTest, FlushTakesStaticEntriesByPortVlanAndKind) {
   EXPECT_EQ(PortOf(1, 10), "p1");
   EXPECT_EQ(PortOf(2, 20), "-");
   EXPECT_EQ(PortOf(3, 20), "p2");
+}
+
+// --- What is done to one of many costs what it is, not what the others are ---
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr uint32_t kPorts = 50, kMany = 5'000;
+#else
+constexpr uint32_t kPorts = 200, kMany = 100'000;
+#endif
+
+double CpuMs(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) / 1e6;
+}
+
+class ManyStaticEntriesTest : public FdbBulkTest {
+ protected:
+  void SetUp() override {
+    rlimit files{};  // a port of the fakes is one or two
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    SwitchRequest many;
+    many.name = "sw0";
+    many.fdb_capacity = 2 * kMany;
+    ASSERT_TRUE(model_->CreateSwitch(many, false).ok());
+    node_.fdb_capacity = 2 * kMany;
+  }
+  // Entry number n is that of port n % ports.
+  void MakePorts(uint32_t ports) {
+    FdbBulkRequest request;
+    request.switch_name = "sw0";
+    request.parts.emplace_back();
+    for (uint32_t i = 0; i < ports; ++i) {
+      request.port_names.push_back(absl::StrCat("m", i));
+      ASSERT_TRUE(model_->CreatePort(Port(request.port_names[i], absl::StrCat("eth", i)), false).ok());
+    }
+    for (uint32_t i = 0; i < kMany; ++i) request.parts[0].entries.push_back({Mac(i), 0, i % ports});
+    ASSERT_EQ(*model_->CreateFdbEntries(request), kMany);
+  }
+  FdbEntryRequest Entry(uint32_t number, const std::string& port) {
+    return {"sw0", 0, Mac(number).ToString(), port};
+  }
+};
+
+TEST_F(ManyStaticEntriesTest, OneMoreOrLessIsNotAllWrittenAnew) {
+  MakePorts(2);
+  const std::string file = directory_ + "/fdb.sw0.json";
+  const size_t whole = std::filesystem::file_size(file);
+  constexpr uint32_t kOnes = 200;
+  const double begin = CpuMs(CLOCK_THREAD_CPUTIME_ID);
+  for (uint32_t i = 0; i < kOnes; ++i)
+    ASSERT_TRUE(model_->CreateFdbEntry(Entry(kMany + i, "m0"), false).ok());
+  const double add_ms = (CpuMs(CLOCK_THREAD_CPUTIME_ID) - begin) / kOnes;
+  for (uint32_t i = 0; i < kOnes; i += 2) ASSERT_TRUE(model_->DeleteFdbEntry(Entry(i, "")).ok());
+  ASSERT_TRUE(model_->UpdateFdbEntry(Entry(1, "m0"), false).ok());
+  EXPECT_LT(std::filesystem::file_size(file), whole + 2 * kOnes * 120);
+  const double middle = CpuMs(CLOCK_THREAD_CPUTIME_ID);
+  std::vector<StaticFdbEntry> all;
+  for (uint32_t i = 0; i < kMany; ++i) all.push_back({{Mac(i), 1}, "m0"});
+  store_->SaveFdb("sw1", all);
+  const double whole_ms = CpuMs(CLOCK_THREAD_CPUTIME_ID) - middle;
+  std::printf("%.3f ms of CPU for one more of %u entries, %.3f ms for all\n", add_ms, kMany, whole_ms);
+  EXPECT_LT(add_ms, whole_ms / 5);
+  Restart();
+  EXPECT_EQ(table().size(), kMany + kOnes - kOnes / 2);
+  EXPECT_EQ(PortOf(0, 0), "-");
+  EXPECT_EQ(PortOf(1, 0), "m0");
+  EXPECT_EQ(PortOf(3, 0), "m1");
+  EXPECT_EQ(PortOf(kMany + kOnes - 1, 0), "m0");
+}
+
+TEST_F(ManyStaticEntriesTest, PortsFindTheirsAtTheStart) {
+  MakePorts(kPorts);
+  Stop();
+  const double begin = CpuMs(CLOCK_PROCESS_CPUTIME_ID);
+  Start("boot-1");
+  const double restore_ms = CpuMs(CLOCK_PROCESS_CPUTIME_ID) - begin;
+  std::printf("%.0f ms of CPU for %u ports and %u entries\n", restore_ms, kPorts, kMany);
+  EXPECT_EQ(table().size(), kMany);
+  for (uint32_t i = 0; i < kMany; i += 997) EXPECT_EQ(PortOf(i, 0), absl::StrCat("m", i % kPorts));
+  EXPECT_LT(restore_ms, 3000);
+  const double end = CpuMs(CLOCK_THREAD_CPUTIME_ID);
+  for (uint32_t i = 0; i < kPorts / 2; ++i) ASSERT_TRUE(model_->DeletePort(absl::StrCat("m", i), false).ok());
+  std::printf("%.3f ms of CPU to delete a port with its entries\n",
+              (CpuMs(CLOCK_THREAD_CPUTIME_ID) - end) / (kPorts / 2));
+  EXPECT_EQ(table().size(), kMany / 2);
 }
 
 }  // namespace

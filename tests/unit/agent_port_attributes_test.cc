@@ -64,8 +64,9 @@ void CheckRows(const PortRequest& good, const std::vector<Row>& rows) {
 }
 
 StormLimitRequest* Storm(PortRequest* request) {
-  if (!request->attributes.storm_control.has_value()) request->attributes.storm_control.emplace();
-  return &(*request->attributes.storm_control)[kBroadcast];
+  std::optional<StormLimitRequest>& limit = request->attributes.storm_control[kBroadcast];
+  if (!limit.has_value()) limit.emplace();
+  return &*limit;
 }
 
 void SetRate(PortRequest* request, uint64_t bits_per_second, uint64_t burst_bytes) {
@@ -73,8 +74,17 @@ void SetRate(PortRequest* request, uint64_t bits_per_second, uint64_t burst_byte
 }
 
 SourceGuardRequest* Guard(PortRequest* request) {
-  if (!request->attributes.source_guard.has_value()) request->attributes.source_guard.emplace();
-  return &*request->attributes.source_guard;
+  return &request->attributes.source_guard;
+}
+
+SourceGuardRequest WholeGuard(bool mac, bool address, std::vector<std::string> macs,
+                              std::vector<std::string> ips) {
+  SourceGuardRequest guard;
+  guard.mac = mac;
+  guard.address = address;
+  guard.mac_addresses = std::move(macs);
+  guard.ip_addresses = std::move(ips);
+  return guard;
 }
 
 void SetRecovery(PortRequest* request, int64_t seconds, int32_t nanos) {
@@ -128,58 +138,50 @@ TEST(PortAttributes, RatesAndTimes) {
 }
 
 TEST(PortAttributes, SourceGuard) {
-  CheckRows(Request(), {
-                           {"its own", [](PortRequest* r) { Guard(r)->mac = true; }, {}},
-                           {"more",
-                            [](PortRequest* r) {
-                              *Guard(r) = {true, true, {"02:00:00:00:0B:01"}, {"10.0.0.2", "fd00::2"}};
-                            },
-                            {}},
-                           {"no MAC",
-                            [](PortRequest* r) {
-                              *Guard(r) = {true, false, {"x"}, {}};
-                            },
-                            {"port.source_guard.mac_addresses[0]"}},
-                           {"group",
-                            [](PortRequest* r) {
-                              *Guard(r) = {true, false, {"01:00:5e:00:00:01"}, {}};
-                            },
-                            {"port.source_guard.mac_addresses[0]"}},
-                           {"prefix length",
-                            [](PortRequest* r) {
-                              *Guard(r) = {false, true, {}, {"10.0.0.2/24"}};
-                            },
-                            {"port.source_guard.ip_addresses[0]"}},
-                           {"no sender",
-                            [](PortRequest* r) {
-                              *Guard(r) = {false, true, {}, {"0.0.0.0", "224.0.0.1", "::", "ff02::1"}};
-                            },
-                            {"port.source_guard.ip_addresses[0]", "port.source_guard.ip_addresses[1]",
-                             "port.source_guard.ip_addresses[2]", "port.source_guard.ip_addresses[3]"}},
-                           {"addresses without a guard",
-                            [](PortRequest* r) {
-                              *Guard(r) = {false, false, {"02:00:00:00:0b:01"}, {"10.0.0.2"}};
-                            },
-                            {"port.source_guard.mac_addresses", "port.source_guard.ip_addresses"}},
-                           {"many",
-                            [](PortRequest* r) {
-                              *Guard(r) = {false, true, {}, std::vector<std::string>(64, "10.0.0.2")};
-                            },
-                            {}},
-                           {"too many",
-                            [](PortRequest* r) {
-                              *Guard(r) = {false, true, {}, std::vector<std::string>(65, "10.0.0.2")};
-                            },
-                            {"port.source_guard.ip_addresses"}},
-                       });
+  CheckRows(
+      Request(),
+      {
+          {"its own", [](PortRequest* r) { Guard(r)->mac = true; }, {}},
+          {"more",
+           [](PortRequest* r) {
+             *Guard(r) = WholeGuard(true, true, {"02:00:00:00:0B:01"}, {"10.0.0.2", "fd00::2"});
+           },
+           {}},
+          {"no MAC",
+           [](PortRequest* r) { *Guard(r) = WholeGuard(true, false, {"x"}, {}); },
+           {"port.source_guard.mac_addresses[0]"}},
+          {"group",
+           [](PortRequest* r) { *Guard(r) = WholeGuard(true, false, {"01:00:5e:00:00:01"}, {}); },
+           {"port.source_guard.mac_addresses[0]"}},
+          {"prefix length",
+           [](PortRequest* r) { *Guard(r) = WholeGuard(false, true, {}, {"10.0.0.2/24"}); },
+           {"port.source_guard.ip_addresses[0]"}},
+          {"no sender",
+           [](PortRequest* r) {
+             *Guard(r) = WholeGuard(false, true, {}, {"0.0.0.0", "224.0.0.1", "::", "ff02::1"});
+           },
+           {"port.source_guard.ip_addresses[0]", "port.source_guard.ip_addresses[1]",
+            "port.source_guard.ip_addresses[2]", "port.source_guard.ip_addresses[3]"}},
+          {"addresses without a guard",
+           [](PortRequest* r) { *Guard(r) = WholeGuard(false, false, {"02:00:00:00:0b:01"}, {"10.0.0.2"}); },
+           {"port.source_guard.mac_addresses", "port.source_guard.ip_addresses"}},
+          {"many",
+           [](PortRequest* r) {
+             *Guard(r) = WholeGuard(false, true, {}, std::vector<std::string>(64, "10.0.0.2"));
+           },
+           {}},
+          {"too many",
+           [](PortRequest* r) {
+             *Guard(r) = WholeGuard(false, true, {}, std::vector<std::string>(65, "10.0.0.2"));
+           },
+           {"port.source_guard.ip_addresses"}},
+      });
   CheckRows(
       Request(DeviceRequest::Kind::kNetdev),
       {
           {"its own", [](PortRequest* r) { Guard(r)->mac = true; }, {"port.source_guard.mac_addresses"}},
           {"named",
-           [](PortRequest* r) {
-             *Guard(r) = {true, false, {"02:00:00:00:0b:01"}, {}};
-           },
+           [](PortRequest* r) { *Guard(r) = WholeGuard(true, false, {"02:00:00:00:0b:01"}, {}); },
            {}},
       });
 }
@@ -230,7 +232,7 @@ TEST(PortAttributes, DefaultsAreThoseOfPlainForwarding) {
 TEST(PortAttributes, BurstsAreATenthOfASecondAtLeastABatch) {
   PortRequest request = Request();
   *Storm(&request) = {100, 0, 1000, 0};
-  (*request.attributes.storm_control)[kUnknown] = {100'000, 0, 80'000'000, 7};
+  request.attributes.storm_control[kUnknown] = StormLimitRequest{100'000, 0, 80'000'000, 7};
   SetRate(&request, 8'000'000'000, 0);
   const SwitchSpec on = Switch();
   absl::StatusOr<Verified<PortSpec>> spec = Verification::NewPort(request, &on);

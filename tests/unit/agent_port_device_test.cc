@@ -243,6 +243,46 @@ TEST_F(PortDeviceTest, CarrierIsFollowed) {
   EXPECT_EQ(model_->GetSwitch("sw0")->fdb_dynamic_count, 0u);
 }
 
+TEST_F(PortDeviceTest, MacAndMtuOfANetdevAreFollowed) {
+  AddNetdev("eth1", 0x020000000001, 1400);
+  PortRequest request = Netdev("p1", "eth1");
+  request.attributes.isolated = true;
+  ASSERT_TRUE(model_->CreatePort(request, false).ok());
+  std::atomic<int> changes = 0;
+  model_->SetObserver([&changes](const ObjectChange& change) { changes += change.name == "p1" ? 1 : 0; });
+  auto change = [this](uint64_t mac, uint32_t mtu) {
+    model_->OnLinkEvent(
+        {model_->GetPort("p1")->spec.id, LinkEventKind::kLinkChanged, bridge::MacAddress(mac), mtu});
+  };
+  auto has_mtu = [this](uint32_t mtu) { return model_->GetPort("p1")->spec.mtu == mtu; };
+  change(0x020000000001, 1400);  // as it is
+  change(0x020000000009, 9000);
+  ASSERT_TRUE(Eventually([&] { return has_mtu(9000); }));
+  EXPECT_EQ(model_->GetPort("p1")->spec.mac, bridge::MacAddress(0x020000000009));
+  EXPECT_EQ(node_.ports[0].first.mtu, 9000u);
+  EXPECT_EQ(node_.ports[0].first.features, bridge::kIsolated);
+  EXPECT_EQ(changes, 1);
+  // What a port cannot have, and while it has no carrier.
+  Report("p1", LinkEventKind::kLinkDown);
+  change(0x020000000009, 65'535);
+  ASSERT_TRUE(Eventually([&] { return has_mtu(bridge::kMtuMax); }));
+  EXPECT_EQ(node_.ports[0].first.features, bridge::kIsolated | bridge::kLinkDown);
+  // Missing, it is asked when it is back.
+  Report("p1", LinkEventKind::kLinkGone);
+  change(0x020000000009, 1000);
+  AddNetdev("eth1", 0x020000000002, 1200);
+  Report("p1", LinkEventKind::kLinkBack);
+  ASSERT_TRUE(HasState("p1", PortState::kUp));
+  EXPECT_TRUE(has_mtu(1200));
+  // A veth has the MTU that it was given.
+  ASSERT_TRUE(model_->CreatePort(Veth("p2"), false).ok());
+  model_->OnLinkEvent({model_->GetPort("p2")->spec.id, LinkEventKind::kLinkChanged, {}, 1000});
+  change(0x020000000002, 1300);
+  ASSERT_TRUE(Eventually([&] { return has_mtu(1300); }));
+  EXPECT_EQ(model_->GetPort("p2")->spec.mtu, 1500u);
+  model_->SetObserver(nullptr);
+}
+
 TEST_F(PortDeviceTest, NamespaceGoneRemovesAVeth) {
   ASSERT_TRUE(model_->CreatePort(Veth("p1"), false).ok());
   Report("p1", LinkEventKind::kNamespaceGone);
@@ -322,7 +362,9 @@ TEST_F(PortDeviceTest, SourceGuardLearnsAddressesThatAreConfigured) {
   EXPECT_EQ(node_.ports[0].first.features, 0u);
   PortUpdate update;
   update.name = "c1:c1";
-  update.attributes.source_guard = SourceGuardRequest{true, true, {}, {"10.0.0.9"}};
+  update.attributes.source_guard.mac = true;
+  update.attributes.source_guard.address = true;
+  update.attributes.source_guard.ip_addresses = std::vector<std::string>{"10.0.0.9"};
   ASSERT_TRUE(model_->UpdatePort(update, false).ok());
   EXPECT_THAT(node_.ports[0].first.source_guard.ipv4, ElementsAre(bridge::Ipv4Address{10, 0, 0, 9}));
   ASSERT_TRUE(attachments.Configure("c1", "c1", {{"10.0.0.2/24"}, {}}).ok());

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "server/agent/state_store.h"
 
 namespace ringswitch::agent {
@@ -277,6 +278,151 @@ TEST_F(StateStoreTest, SavingIsRetried) {
   EXPECT_FALSE(store_->RetryPending());
   EXPECT_THAT(store_->Problems(), IsEmpty());
   EXPECT_EQ(store_->Load().switches.size(), 1u);
+}
+
+// Static entries whose changes are appended. `Entries` as "MAC number / VID port", in order.
+class StaticEntriesOnDisk : public StateStoreTest {
+ protected:
+  static constexpr const char* kFile = "fdb.sw0.json";
+
+  static StaticFdbEntry Entry(uint64_t mac, const std::string& port = "p1", bridge::VlanId vid = 1) {
+    return {{bridge::MacAddress(0x0200'0000'0000 + mac), vid}, port};
+  }
+  std::vector<std::string> Loaded() {
+    Reopen();
+    StoredState state = store_->Load();
+    std::vector<std::string> lines;
+    for (const StaticFdbEntry& entry : state.fdb["sw0"]) {
+      lines.push_back(
+          absl::StrCat(entry.key.mac.bits() - 0x0200'0000'0000, "/", entry.key.vid, " ", entry.port_name));
+    }
+    return lines;
+  }
+  size_t FileSize() { return std::filesystem::file_size(directory_ + "/" + kFile); }
+  void Cut(size_t bytes) { std::filesystem::resize_file(directory_ + "/" + kFile, FileSize() - bytes); }
+  void AppendText(const std::string& text) { std::ofstream(directory_ + "/" + kFile, std::ios::app) << text; }
+};
+
+TEST_F(StaticEntriesOnDisk, ChangesComeBackInTheOrderTheyWereMade) {
+  store_->SaveFdb("sw0", {Entry(1), Entry(2), Entry(3, "p:\"2")});
+  EXPECT_TRUE(store_->AppendFdb("sw0", {{Entry(1)}, {}}));
+  EXPECT_TRUE(store_->AppendFdb("sw0", {{}, {Entry(1, "p9"), Entry(4, "p\n")}}));
+  EXPECT_TRUE(store_->AppendFdb("sw0", {{}, {Entry(2, "p2")}}));  // it moves
+  EXPECT_TRUE(store_->AppendFdb("sw0", {{Entry(4)}, {Entry(4, "p4"), Entry(4, "p4", 2)}}));
+  EXPECT_TRUE(store_->AppendFdb("sw0", {{Entry(7)}, {}}));  // it never was
+  EXPECT_THAT(Loaded(), ElementsAre("1/1 p9", "2/1 p2", "3/1 p:\"2", "4/1 p4", "4/2 p4"));
+  EXPECT_THAT(store_->Problems(), IsEmpty());
+}
+
+TEST_F(StaticEntriesOnDisk, ALineThatWasNotFinishedIsNoChangeWhereverItEnds) {
+  store_->SaveFdb("sw0", {Entry(1)});
+  const size_t whole = FileSize();
+  ASSERT_TRUE(store_->AppendFdb("sw0", {{}, {Entry(2)}}));
+  const size_t first = FileSize();
+  ASSERT_TRUE(store_->AppendFdb("sw0", {{Entry(1)}, {Entry(3), Entry(4, "p2")}}));
+  const std::string text = Read(kFile);
+  for (size_t length = whole; length <= text.size(); ++length) {
+    std::ofstream(directory_ + "/" + kFile) << text.substr(0, length);
+    std::vector<std::string> expected = {"1/1 p1"};
+    if (length >= first) expected.push_back("2/1 p1");
+    if (length == text.size()) expected = {"2/1 p1", "3/1 p1", "4/1 p2"};
+    ASSERT_EQ(Loaded(), expected) << length;
+    ASSERT_THAT(store_->Problems(), IsEmpty());
+  }
+}
+
+TEST_F(StaticEntriesOnDisk, NothingIsAppendedToWhatAnotherProcessWrote) {
+  EXPECT_FALSE(store_->AppendFdb("sw0", {{}, {Entry(1)}}));
+  store_->SaveFdb("sw0", {Entry(1)});
+  ASSERT_TRUE(store_->AppendFdb("sw0", {{}, {Entry(2)}}));
+  Cut(5);
+  EXPECT_THAT(Loaded(), ElementsAre("1/1 p1"));
+  EXPECT_FALSE(store_->AppendFdb("sw0", {{}, {Entry(3)}}));
+  store_->SaveFdb("sw0", {Entry(1), Entry(3)});
+  EXPECT_TRUE(store_->AppendFdb("sw0", {{}, {Entry(4)}}));
+  EXPECT_THAT(Loaded(), ElementsAre("1/1 p1", "3/1 p1", "4/1 p1"));
+}
+
+TEST_F(StaticEntriesOnDisk, NothingIsAppendedToAFileThatIsNotAsItWasWritten) {
+  for (const char* how : {"cut", "grown", "removed", "removed with its directory", "a FIFO"}) {
+    store_->SaveFdb("sw0", {Entry(1)});
+    ASSERT_TRUE(store_->AppendFdb("sw0", {{}, {Entry(2)}})) << how;
+    if (how[0] == 'c') Cut(3);
+    if (how[0] == 'g') AppendText("{\"rem");
+    if (how[0] == 'r') std::filesystem::remove_all(directory_ + (how[7] == 0 ? "/fdb.sw0.json" : ""));
+    if (how[0] == 'a') {
+      std::filesystem::remove(directory_ + "/" + kFile);
+      ASSERT_EQ(mkfifo((directory_ + "/" + kFile).c_str(), 0600), 0);
+    }
+    EXPECT_FALSE(store_->AppendFdb("sw0", {{}, {Entry(3)}})) << how;
+    EXPECT_FALSE(store_->AppendFdb("sw0", {{}, {Entry(3)}})) << how;
+    std::filesystem::create_directories(directory_);
+  }
+}
+
+TEST_F(StaticEntriesOnDisk, ADamagedLineIsTheFilesDamage) {
+  for (const char* line :
+       {"{\"removed\":[]\n", "\n", "[]\n", "{\"removed\":[],\"added\":[{\"port\":1}]}\n"}) {
+    store_->SaveFdb("sw0", {Entry(1)});
+    ASSERT_TRUE(store_->AppendFdb("sw0", {{}, {Entry(2)}}));
+    AppendText(line);
+    EXPECT_THAT(Loaded(), IsEmpty()) << line;
+    EXPECT_THAT(store_->Problems(), testing::Contains(HasSubstr("line 2 behind its entries"))) << line;
+    EXPECT_THAT(Read("fdb.sw0.json.damaged"), HasSubstr("02:00:00:00:00:02"));
+    std::filesystem::remove(directory_ + "/fdb.sw0.json.damaged");
+  }
+}
+
+// What SwitchModel does: all is written anew when the lines have grown as long as what they stand behind.
+TEST_F(StaticEntriesOnDisk, LinesAreBounded) {
+  std::vector<StaticFdbEntry> entries;
+  for (uint64_t mac = 0; mac < 5'000; ++mac) entries.push_back(Entry(mac));
+  store_->SaveFdb("sw0", entries);
+  const size_t whole = FileSize();
+  ASSERT_GT(whole, 96u << 10);
+  int written_anew = 0;
+  for (uint64_t i = 0; i < 300; ++i) {
+    // A hundred that come, and go the time after.
+    StaticFdbChange change;
+    for (uint64_t mac = 0; mac < 100; ++mac) {
+      if (i % 2 == 0) change.added.push_back(Entry(20'000 + mac, i % 4 == 0 ? "p1" : "p2"));
+      if (i % 2 == 1) change.removed.push_back(Entry(20'000 + mac));
+    }
+    entries.resize(5'000);
+    entries.insert(entries.end(), change.added.begin(), change.added.end());
+    if (!store_->AppendFdb("sw0", change)) {
+      ++written_anew;
+      store_->SaveFdb("sw0", entries);
+    }
+    ASSERT_LE(FileSize(), 2 * whole + 10'000);
+  }
+  EXPECT_THAT(written_anew, testing::AllOf(testing::Ge(3), testing::Le(8)));
+  EXPECT_FALSE(store_->AppendFdb("sw0", {{}, entries})) << "as long as all of it";
+  EXPECT_EQ(Loaded().size(), entries.size());
+}
+
+TEST_F(StaticEntriesOnDisk, AfterAFailureAllIsWritten) {
+  store_->SaveFdb("sw0", {Entry(1)});
+  std::filesystem::create_directories(directory_ + "/fdb.sw0.json.new");  // in the way of a whole file
+  std::filesystem::remove(directory_ + "/" + kFile);
+  EXPECT_FALSE(store_->AppendFdb("sw0", {{}, {Entry(2)}}));
+  store_->SaveFdb("sw0", {Entry(1), Entry(2)});
+  EXPECT_THAT(store_->Problems(), ElementsAre(HasSubstr("not saved")));
+  EXPECT_FALSE(store_->AppendFdb("sw0", {{}, {Entry(3)}}));
+  store_->SaveFdb("sw0", {Entry(1), Entry(2), Entry(3)});
+  std::filesystem::remove(directory_ + "/fdb.sw0.json.new");
+  EXPECT_FALSE(store_->RetryPending());
+  EXPECT_THAT(Loaded(), ElementsAre("1/1 p1", "2/1 p1", "3/1 p1"));
+}
+
+TEST_F(StaticEntriesOnDisk, TheLastEntryTakesTheFileWithIt) {
+  store_->SaveFdb("sw0", {Entry(1)});
+  store_->SaveFdb("sw0", {});
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/" + kFile));
+  EXPECT_FALSE(store_->AppendFdb("sw0", {{}, {Entry(1)}}));
+  store_->SaveFdb("sw0", {Entry(1)});
+  store_->RemoveSwitch("sw0");
+  EXPECT_FALSE(store_->AppendFdb("sw0", {{}, {Entry(1)}}));
 }
 
 TEST_F(StateStoreTest, RemovedObjectsStayRemoved) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -39,7 +40,8 @@ class SwitchModelTest : public testing::Test {
   void Start(const std::string& boot_id) {
     dataplane_ = *Dataplane::Start({});
     store_ = *StateStore::Open(directory_, boot_id);
-    model_ = std::make_unique<SwitchModel>(dataplane_.get(), &links_, store_.get());
+    model_ = std::make_unique<SwitchModel>(dataplane_.get(), &links_, store_.get(),
+                                           [this] { return now_ms_.load(); });
     model_->Restore();
   }
   // As a crash would: the dataplane's memory is gone, devices and state stay.
@@ -135,6 +137,7 @@ class SwitchModelTest : public testing::Test {
     return node_.watches.size();
   }
 
+  std::atomic<int64_t> now_ms_ = 1'000'000;  // of the clock that trials go by
   FakeNode node_;
   FakeLinks links_;
   std::string directory_;

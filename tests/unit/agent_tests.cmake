@@ -23,6 +23,7 @@ add_library(agent_on_fakes OBJECT
   ${AGENT_ROOM}/switch_model_fdb_bulk.cc
   ${AGENT_ROOM}/switch_model_ports.cc
   ${AGENT_ROOM}/switch_model_restore.cc
+  ${AGENT_ROOM}/switch_model_trial.cc
   ${AGENT_ROOM}/switch_model_watch.cc
   ${AGENT_ROOM}/text_file.cc
   ${AGENT_ROOM}/verification.cc)
@@ -37,6 +38,7 @@ ringswitch_unit_test(agent_test
     agent_observer_test.cc
     agent_port_attributes_test.cc
     agent_port_device_test.cc
+    agent_port_trial_test.cc
     agent_restart_test.cc
     agent_state_store_test.cc
     agent_switch_model_test.cc

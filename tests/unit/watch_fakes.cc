@@ -166,7 +166,11 @@ int FakeModel::reads() {
 
 // --- The members of SwitchModel that the hub calls ---
 
-SwitchModel::SwitchModel(Dataplane*, Links*, StateStore*)
+int64_t BootTimeMs() {
+  return 0;
+}
+
+SwitchModel::SwitchModel(Dataplane*, Links*, StateStore*, BootClock)
     : dataplane_(nullptr), links_(nullptr), store_(nullptr) {}
 
 void SwitchModel::Stop() {}
