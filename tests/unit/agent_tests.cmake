@@ -1,35 +1,7 @@
-# Agent: the switch model, its verification, the state store and the control socket, on fakes. The sources are
-# compiled here, against a fake dataplane and with the build's sanitizer, which the agent's own libraries are not.
-find_package(spdlog REQUIRED)
-find_path(NLOHMANN_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
-set(AGENT_ROOM ${CMAKE_SOURCE_DIR}/server/agent)
-add_library(agent_on_fakes OBJECT
-  agent_fakes.cc
-  ${AGENT_ROOM}/attachments.cc
-  ${AGENT_ROOM}/control_error.cc
-  ${AGENT_ROOM}/control_socket.cc
-  ${AGENT_ROOM}/delete_spool.cc
-  ${AGENT_ROOM}/field_checks.cc
-  ${AGENT_ROOM}/ip_address.cc
-  ${AGENT_ROOM}/page_token.cc
-  ${AGENT_ROOM}/port_attributes.cc
-  ${AGENT_ROOM}/port_config.cc
-  ${AGENT_ROOM}/state_json.cc
-  ${AGENT_ROOM}/state_store.cc
-  ${AGENT_ROOM}/switch_model.cc
-  ${AGENT_ROOM}/switch_model_devices.cc
-  ${AGENT_ROOM}/switch_model_events.cc
-  ${AGENT_ROOM}/switch_model_fdb.cc
-  ${AGENT_ROOM}/switch_model_fdb_bulk.cc
-  ${AGENT_ROOM}/switch_model_ports.cc
-  ${AGENT_ROOM}/switch_model_restore.cc
-  ${AGENT_ROOM}/switch_model_trial.cc
-  ${AGENT_ROOM}/switch_model_watch.cc
-  ${AGENT_ROOM}/text_file.cc
-  ${AGENT_ROOM}/verification.cc)
-target_include_directories(agent_on_fakes SYSTEM PUBLIC ${NLOHMANN_JSON_INCLUDE})
-target_link_libraries(agent_on_fakes PUBLIC
-  ringswitch_bridge absl::status absl::statusor absl::strings spdlog::spdlog Threads::Threads)
+# Agent: the switch model, its verification, the state store and the control socket, on fakes: these take the place of the
+# dataplane when the test is linked.
+add_library(agent_on_fakes OBJECT agent_fakes.cc ${CMAKE_SOURCE_DIR}/server/agent/ip_address.cc)
+target_link_libraries(agent_on_fakes PUBLIC ringswitch_model ringswitch_bridge)
 ringswitch_unit_test(agent_test
   SOURCES
     agent_control_socket_test.cc
@@ -47,15 +19,8 @@ ringswitch_unit_test(agent_test
   LIBRARIES agent_on_fakes)
 
 # What needs generated protobuf code, or is no part of what the sanitizers look at.
-if(NOT RINGSWITCH_SANITIZED)
-  find_package(Protobuf REQUIRED)
-  find_package(prometheus-cpp REQUIRED)
+if(TARGET ringswitch_codecs)
   ringswitch_unit_test(agent_codec_test
-    SOURCES
-      agent_codec_test.cc
-      ${AGENT_ROOM}/metric_families.cc
-      ${AGENT_ROOM}/port_codec.cc
-      ${AGENT_ROOM}/proto_codec.cc
-    LIBRARIES agent_on_fakes ringswitch_proto protobuf::libprotobuf prometheus-cpp::core)
-  target_compile_definitions(agent_codec_test PRIVATE RINGSWITCH_VERSION="test")
+    SOURCES agent_codec_test.cc
+    LIBRARIES agent_on_fakes ringswitch_codecs)
 endif()
