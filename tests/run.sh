@@ -83,7 +83,8 @@ build() { # build FOLDER OPTIONS...
   shift
   cmake -S . -B "$folder" -G Ninja "$@" && cmake --build "$folder"
 }
-run_ctest() { ctest --test-dir "$1" --output-on-failure --no-tests=error --timeout 300; }
+# Two at a time, but for those that say RUN_SERIAL.
+run_ctest() { ctest --test-dir "$1" -j 2 --output-on-failure --no-tests=error --timeout 300; }
 npm_packages() { # exactly those of the lock file
   [[ tests/npm/node_modules/.package-lock.json -nt tests/npm/package-lock.json ]] ||
     npm --prefix tests/npm ci --no-audit --no-fund --ignore-scripts

@@ -8,6 +8,4 @@ if(TARGET ringswitch_links)
       links_testbed.cc
       links_veth_test.cc
     LIBRARIES ringswitch_links)
-  # It counts the messages that sockets lose and the processor time of 64 idle watches.
-  set_tests_properties(integration.links_test PROPERTIES RUN_SERIAL TRUE)
 endif()
