@@ -43,7 +43,7 @@ uint64_t RandomSeed() {
 void RaiseFileLimit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 16 * io::kFilesMax);
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, rlim_t{16} * io::kFilesMax);
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
