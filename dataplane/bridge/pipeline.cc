@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kMtuOverhead =
     kHeaderLength + kTagLength;                       // granted to untagged frames too, as Linux does
-constexpr uint32_t kPauseGroup = 1;                   // 01:80:c2:00:00:01, never forwarded
+constexpr MacAddress kPauseGroup{0x0180'c200'0001};   // never forwarded (IEEE 802.3 annex 31B)
 constexpr uint16_t kPriorityMask = 0xf000;            // PCP and DEI of a TCI
 constexpr MacAddress kBridgeGroup{0x0180'c200'0000};  // where bridge protocols talk
 
@@ -33,8 +33,7 @@ constexpr uint32_t FloodFilterOf(FrameClass frame_class) {
 }
 
 bool IsForwardedGroup(MacAddress destination, uint16_t group_forward_mask) {
-  const uint32_t group = destination.bits() & 0xf;
-  return group != kPauseGroup && (group_forward_mask >> group & 1) != 0;
+  return destination != kPauseGroup && (group_forward_mask >> (destination.bits() & 0xf) & 1) != 0;
 }
 
 constexpr DropReason StormReasonOf(FrameClass frame_class) {
@@ -115,6 +114,9 @@ const Decision& Pipeline::Process(PortIndex ingress, const uint8_t* frame, uint3
     if (const auto refusal = Admit(arrival)) return Drop(ingress, *refusal);
   }
   if (const auto refusal = Classify(&arrival)) return Drop(ingress, *refusal);
+  // As Linux does: what is meant for the other end of a link says nothing about stations.
+  if (arrival.header.destination == kPauseGroup) [[unlikely]]
+    return Drop(ingress, DropReason::kReservedGroup);
 
   LearnResult learned = LearnResult::kKnown;
   std::optional<DropReason> refusal = Learn(arrival, &learned);

@@ -99,11 +99,12 @@ std::optional<DropReason> Oracle::Forward(Arrival* arrival, Verdict* verdict) {
     }
   }
 
+  if (destination == kBridgeGroup + 1) return DropReason::kReservedGroup;
   if (const auto refusal = Learn(arrival, source, verdict)) return refusal;
 
   if (destination >> 4 == kBridgeGroup >> 4) {
     const unsigned last = destination % 16;
-    if (last == 1 || (bridge.group_forward_mask >> last) % 2 == 0) return DropReason::kReservedGroup;
+    if ((bridge.group_forward_mask >> last) % 2 == 0) return DropReason::kReservedGroup;
   }
   const auto entry = bridge.fdb.find({destination, arrival->vid});
   if (!IsGroup(destination) && entry != bridge.fdb.end()) {
