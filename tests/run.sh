@@ -16,7 +16,7 @@ case ${1:-} in
   *) echo "usage: sudo tests/run.sh [--long]" >&2; exit 2 ;;
 esac
 # Names of tests, as extended regular expressions, that a kernel without 8021q devices, VLAN filtering in the bridge, netem and the like cannot run.
-skips_allowed=('needs minutes: --long')
+skips_allowed=('needs minutes: --long' 'KernelBridge.*/VlanAware')
 
 export RINGSWITCH_LONG=$long RINGSWITCH_BIN=$PWD/build/bin PYTHONDONTWRITEBYTECODE=1
 logs=$PWD/build/test-logs
@@ -111,6 +111,7 @@ stage system pytest bash -c system_tests
 stage quickstart one tests/system/quickstart.sh --apart
 stage bench one /usr/bin/python3 tests/bench/compare.py --smoke
 stage debian-6.1 one tests/system/vm/run.sh -- tests/system/quickstart.sh
+stage bridge-6.1 one tests/system/vm/run.sh --timeout 240 -- env RINGSWITCH_STEPS=20000 build/bin/dataplane_kernel_test --gtest_filter='*/VlanAware'
 
 for kind in '' -asan -tsan; do collect_skips "ctest$kind" "build$kind/Testing/Temporary/LastTest.log"; done
 collect_skips system "$logs/system"

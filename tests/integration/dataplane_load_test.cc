@@ -120,7 +120,14 @@ TEST_P(DataplaneLoad, OrderIsKeptUnderLoadFromAllSides) {
   bed_.ExpectLedgersBalance();
 }
 
-TEST_P(DataplaneLoad, IdleSwitchUsesNoCpu) {
+// However many buffers there are.
+class DataplaneIdle : public DataplaneLoad {};
+INSTANTIATE_TEST_SUITE_P(All, DataplaneIdle,
+                         testing::Values(Variant(RxMode::kAuto, 1, PodKind::kMixed),
+                                         Variant(RxMode::kOneshot, 2, PodKind::kMixed)),
+                         VariantName);
+
+TEST_P(DataplaneIdle, UsesNoCpu) {
   for (int i = 0; i < kManyPods; ++i) bed_.AddPod();
   ExpectEveryPodAnswers(1);
   ::usleep(300'000);

@@ -24,6 +24,7 @@
 #include <thread>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_join.h"
 
 namespace ringswitch::test {
 namespace {
@@ -355,9 +356,10 @@ void RunTool(const std::vector<std::string>& command) {
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   pid_t child = 0;
-  Check(::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ) == 0, command[0]);
+  const std::string text = absl::StrJoin(command, " ");
+  Check(::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ) == 0, text);
   int status = 0;
-  Check(::waitpid(child, &status, 0) == child && status == 0, command[0] + " failed");
+  Check(::waitpid(child, &status, 0) == child && status == 0, text + ": failed");
 }
 
 void SetLinkUp(const std::string& ifname, bool up) {
