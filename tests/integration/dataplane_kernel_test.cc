@@ -427,7 +427,7 @@ TEST_P(KernelBridge, ForwardsTheSameAndKnowsTheSame) {
     }
   }
   std::printf("seed %lu: %lu steps, %lu frames came out\n", seed_, step_, outputs_);
-  EXPECT_GT(outputs_, steps / 2) << "not enough was forwarded to say anything";
+  EXPECT_GT(outputs_, steps / 4) << "not enough was forwarded to say anything";
 }
 
 }  // namespace
