@@ -81,10 +81,9 @@ class KernelBridge : public testing::TestWithParam<bool> {
   KernelBridge() : bed_(Variant(RxMode::kAuto, 1, PodKind::kMixed)) {
     RunTool({"ip", "link", "add", "br0", "type", "bridge", "mcast_snooping", "0", "ageing_time", "1000000"});
     // No VLAN by itself; a bridge that filters VLANs enters unaware static entries for each of a port's, too.
-    const bool has_vlans = std::system("ip link set br0 type bridge vlan_default_pvid 0 2>/dev/null") == 0;
-    is_missing_ = is_aware_ && !has_vlans;
+    SetBridge("vlan_default_pvid 0");
+    is_missing_ = is_aware_ && !SetBridge("vlan_filtering 1");
     if (is_missing_) return;
-    if (is_aware_) RunTool({"ip", "link", "set", "br0", "type", "bridge", "vlan_filtering", "1"});
     SetLinkUp("br0", true);
     switch_config_.vlan_aware = is_aware_;
     switch_config_.ageing_time_s = 0;
@@ -97,6 +96,11 @@ class KernelBridge : public testing::TestWithParam<bool> {
       MakeKernelPort(i);
       if (is_aware_) SetVlan(i, kVids[0], kNative);
     }
+  }
+
+  // False: the kernel cannot.
+  static bool SetBridge(const std::string& setting) {
+    return std::system(("ip link set br0 type bridge " + setting + " 2>/dev/null").c_str()) == 0;
   }
 
   void MakeKernelPort(int i) {
