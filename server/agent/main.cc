@@ -13,6 +13,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <malloc.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -80,6 +81,12 @@ sigset_t BlockSignals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   return signals;
+}
+
+// One heap for all threads. Each that ever allocated beside another would have one of its own, which grows by
+// itself and is never given back; workers do not allocate, and the others can wait for each other.
+void ShareHeap() {
+  mallopt(M_ARENA_MAX, 1);
 }
 
 void PrepareProcess(const Options& options) {
@@ -254,6 +261,7 @@ int Serve(const Options& options, ControlSocket* socket, StateStore* store, cons
 }
 
 int Main(int argc, char** argv) {
+  ShareHeap();
   sigset_t signals = BlockSignals();
   std::optional<int> exit_code;
   absl::StatusOr<Options> options = ParseOptions(argc, argv, &exit_code);
