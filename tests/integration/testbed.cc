@@ -325,6 +325,11 @@ void Testbed::ExpectLedgersBalance() {
   for (const WorkerStats& worker : dataplane_->ReadWorkers()) EXPECT_EQ(worker.buffers_held, 0u);
 }
 
+bool HasMetItsFate(const bridge::PortTotals& totals) {
+  return totals.receive_frames == totals.forwarded_frames + totals.DropsOn(bridge::DropSide::kIngress) &&
+         totals.queued_copies == totals.transmit_frames + totals.DropsOn(bridge::DropSide::kEgress);
+}
+
 // --- the kernel ---
 
 void EnterFreshNamespace() {

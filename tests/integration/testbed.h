@@ -128,6 +128,9 @@ class Testbed {
   std::vector<bridge::PortIndex> ports_;
 };
 
+// Every frame that was received and every copy that was queued: nothing of the port's is under way.
+bool HasMetItsFate(const bridge::PortTotals& totals);
+
 Device TapDevice(File tap);
 void EnterFreshNamespace();
 void MakeVeth(const std::string& ifname, const std::string& peer);
