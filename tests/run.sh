@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test: packages, three builds, unit to system tests, the contract, a fresh machine's kernel, a container runtime.
 #
-#   sudo tests/run.sh         what every change must pass, some 10 minutes on two cores
+#   sudo tests/run.sh         what every change must pass, 17 minutes on two cores, and the builds
 #   sudo tests/run.sh --long  adds what needs hours or millions
 #
 # Every stage is run even if one before it failed; what a failed one printed is shown, and everything is kept in build/test-logs/.
