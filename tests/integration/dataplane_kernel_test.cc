@@ -189,17 +189,9 @@ class KernelBridge : public testing::TestWithParam<bool> {
     CompareOutputs();
   }
 
-  bool IsQuiet(int source) {
-    for (int i = 0; i < kPorts; ++i) {
-      const bridge::PortTotals totals = bed_.totals(i);
-      if (i == source && totals.receive_frames != sent_[i]) return false;
-      if (!HasMetItsFate(totals)) return false;
-    }
-    return true;
-  }
   void AwaitQuiet(int source) {
     const auto deadline = Clock::now() + kSoon;
-    while (!IsQuiet(source)) {
+    while (bed_.totals(source).receive_frames != sent_[source] || !IsQuiet(&bed_.dataplane(), bed_.ports())) {
       ASSERT_LT(Clock::now(), deadline) << "frames are not received, or not done with; " << Where();
       ::usleep(20);
     }

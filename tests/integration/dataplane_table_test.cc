@@ -94,7 +94,6 @@ class DataplaneTable : public testing::TestWithParam<PodKind> {
  private:
   void Begin(const Row& row);
   void Send(const PortFrame& input, uint32_t wire_length = 0);
-  bool IsQuiet() const;
   bridge::PortTotals TotalsOf(size_t at) const { return bed_.dataplane().ReadPort(ports_[at]).totals; }
   std::vector<std::string> FdbText() const;
   void End();
@@ -134,14 +133,6 @@ void DataplaneTable::Begin(const Row& row) {
   }
 }
 
-// Nothing is under way.
-bool DataplaneTable::IsQuiet() const {
-  for (size_t i = 0; i < ports_.size(); ++i) {
-    if (!HasMetItsFate(TotalsOf(i))) return false;
-  }
-  return true;
-}
-
 // Returns when the frame has met its fate. With `wire_length`, it is an IPv4 TCP super-frame.
 void DataplaneTable::Send(const PortFrame& input, uint32_t wire_length) {
   const size_t at = input.port - 1u;
@@ -154,7 +145,7 @@ void DataplaneTable::Send(const PortFrame& input, uint32_t wire_length) {
     ASSERT_TRUE(pod.SendWithHeader(WithHeader(SuperFrameHeader(segment), input.frame)));
   }
   const auto deadline = Clock::now() + kSoon;
-  while (TotalsOf(at).receive_frames == received || !IsQuiet()) {
+  while (TotalsOf(at).receive_frames == received || !IsQuiet(&bed_.dataplane(), ports_)) {
     ASSERT_LT(Clock::now(), deadline) << "not received, or not done with";
     ::usleep(50);
   }

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -325,9 +326,19 @@ void Testbed::ExpectLedgersBalance() {
   for (const WorkerStats& worker : dataplane_->ReadWorkers()) EXPECT_EQ(worker.buffers_held, 0u);
 }
 
-bool HasMetItsFate(const bridge::PortTotals& totals) {
-  return totals.receive_frames == totals.forwarded_frames + totals.DropsOn(bridge::DropSide::kIngress) &&
-         totals.queued_copies == totals.transmit_frames + totals.DropsOn(bridge::DropSide::kEgress);
+// A frame's copies are queued before it counts as forwarded: what is queued is asked only after all ports
+// have been asked what they received.
+bool IsQuiet(Dataplane* dataplane, const std::vector<bridge::PortIndex>& ports) {
+  return std::all_of(ports.begin(), ports.end(),
+                     [&](bridge::PortIndex port) {
+                       const bridge::PortTotals totals = dataplane->ReadPort(port).totals;
+                       return totals.receive_frames ==
+                              totals.forwarded_frames + totals.DropsOn(bridge::DropSide::kIngress);
+                     }) &&
+         std::all_of(ports.begin(), ports.end(), [&](bridge::PortIndex port) {
+           const bridge::PortTotals totals = dataplane->ReadPort(port).totals;
+           return totals.queued_copies == totals.transmit_frames + totals.DropsOn(bridge::DropSide::kEgress);
+         });
 }
 
 // --- the kernel ---

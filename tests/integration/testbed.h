@@ -104,6 +104,7 @@ class Testbed {
   int AddPod(bridge::VlanId vid = 1) { return AddPod(AccessPort(switch_, vid)); }
   Pod& pod(int index) { return *pods_[index]; }
   bridge::PortIndex port(int index) const { return ports_[index]; }
+  const std::vector<bridge::PortIndex>& ports() const { return ports_; }
   // What the dataplane has of it.
   std::string near_ifname(int index) const { return (is_veth_[index] ? "h" : "p") + std::to_string(index); }
   // Takes it out of the dataplane and deletes the device.
@@ -128,8 +129,9 @@ class Testbed {
   std::vector<bridge::PortIndex> ports_;
 };
 
-// Every frame that was received and every copy that was queued: nothing of the port's is under way.
-bool HasMetItsFate(const bridge::PortTotals& totals);
+// Every frame these ports received, and then every copy that was queued on them, has met its fate: nothing is
+// under way between them.
+bool IsQuiet(Dataplane* dataplane, const std::vector<bridge::PortIndex>& ports);
 
 Device TapDevice(File tap);
 void EnterFreshNamespace();
