@@ -54,6 +54,7 @@ struct SwitchSpec {
   bool vlan_counters = false;
   uint32_t flap_moves = 0;  // 0: no flap guard
   uint32_t flap_hold_s = kFlapHoldDefaultS;
+  friend bool operator==(const SwitchSpec&, const SwitchSpec&) = default;
 };
 
 // VLANs of a port: one of two kinds. `tagged` never holds `native_vid`.
@@ -70,12 +71,14 @@ struct PodReference {
   std::string name;
   std::string uid;
   std::string container_id;
+  friend bool operator==(const PodReference&, const PodReference&) = default;
 };
 
 struct IpSettings {
   std::vector<std::string> addresses;
   std::vector<LinkRoute> routes;
   bool empty() const { return addresses.empty() && routes.empty(); }
+  friend bool operator==(const IpSettings&, const IpSettings&) = default;
 };
 
 // What a port has more when it was made for a container's interface.
@@ -83,6 +86,7 @@ struct AttachmentSpec {
   std::string container_id;
   std::string network;
   IpSettings ip_config;
+  friend bool operator==(const AttachmentSpec&, const AttachmentSpec&) = default;
 };
 
 // A netdev's port that is deleted again unless it is confirmed.
@@ -90,6 +94,7 @@ struct PortTrial {
   uint32_t within_s = 0;  // as asked for
   int64_t ends_ms = 0;    // CLOCK_BOOTTIME, which goes on while no agent runs
   bool was_down = false;  // the device had been left down by its owner
+  friend bool operator==(const PortTrial&, const PortTrial&) = default;
 };
 
 struct PortSpec {
@@ -105,6 +110,7 @@ struct PortSpec {
   PortAttributes attributes;
   std::optional<AttachmentSpec> attachment;
   std::optional<PortTrial> trial;  // none: nothing to confirm
+  friend bool operator==(const PortSpec&, const PortSpec&) = default;
 };
 
 struct StaticFdbEntry {

@@ -47,6 +47,7 @@ struct NamespaceId {
 struct LinkRef {
   std::string netns;
   std::string ifname;
+  friend bool operator==(const LinkRef&, const LinkRef&) = default;
 };
 
 // A device that was made, found or attached to again, as Dataplane::AddPort takes it.
@@ -75,6 +76,7 @@ struct DeviceRef {
       false;  // netdev: addresses or the default route of the node are no reason to refuse it
   // The name of the device in the agent's own namespace; empty for a TAP.
   const std::string& own_ifname() const { return kind == Kind::kNetdev ? link.ifname : host_ifname; }
+  friend bool operator==(const DeviceRef&, const DeviceRef&) = default;
 };
 
 // What an interface is like.
@@ -92,6 +94,7 @@ struct LinkRoute {
   std::string gateway;      // empty: on the link
   uint32_t mtu = 0;         // 0: the interface's
   uint32_t priority = 0;    // 0: the kernel's default
+  friend bool operator==(const LinkRoute&, const LinkRoute&) = default;
 };
 
 enum class LinkEventKind : uint8_t {

@@ -159,7 +159,7 @@ absl::StatusOr<SwitchView> SwitchModel::UpdateSwitch(const SwitchUpdate& update,
                      " cannot change while it has ports: delete its ", record->port_count, " ports first"),
         {"SWITCH_HAS_PORTS", {{"switch", update.name}}});
   }
-  if (validate_only) {
+  if (validate_only || spec == record->spec) {
     SwitchView view = ViewOf(*record);
     view.spec = spec;
     return view;

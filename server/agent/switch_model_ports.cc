@@ -306,7 +306,7 @@ absl::StatusOr<PortView> SwitchModel::ChangePort(const std::string& name, const 
     const SwitchRecord* on = FindSwitch(record->spec.switch_name);
     verified = verify(record->spec, on->spec);
     if (!verified.ok()) return verified.status();
-    if (validate_only) {
+    if (validate_only || **verified == record->spec) {
       PortView view = ViewOf(*record);
       view.spec = **verified;
       return view;

@@ -46,6 +46,9 @@ TEST_F(ObserverTest, HearsOfSwitchesAndPorts) {
   update.vlan_counters = true;
   ASSERT_TRUE(model_->UpdateSwitch(update, false).ok());
   EXPECT_THAT(Seen(), ElementsAre("+sw0"));
+  ASSERT_TRUE(model_->ChangeVlans("p1", {{30, 31}}, true).ok());
+  ASSERT_TRUE(model_->UpdateSwitch(update, false).ok());
+  EXPECT_THAT(Seen(), IsEmpty()) << "E5: nothing is changed by what is so already";
   model_->OnLinkEvent({model_->GetPort("p1")->spec.id, LinkEventKind::kLinkDown});
   ASSERT_TRUE(HasState("p1", PortState::kDown));
   EXPECT_THAT(Seen(), ElementsAre("+p1"));
