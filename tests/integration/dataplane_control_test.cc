@@ -2,6 +2,7 @@
 // the log of FDB changes, captures.
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -169,6 +170,28 @@ TEST_P(DataplaneControl, CaptureSeesFramesComeGoAndDrop) {
   EXPECT_TRUE(Find(frames, bed_.port(narrow), CaptureDirection::kTransmit, DropReason::kEgressMtuExceeded));
   EXPECT_TRUE(Find(frames, bed_.port(b), CaptureDirection::kReceive, DropReason::kInvalidSource));
   EXPECT_NE(received->time_ns, 0u);
+}
+
+TEST_P(DataplaneControl, AsManyPortsAsALinuxBridgeAndOneMore) {  // X1, where a number is lost to port 0
+  std::vector<bridge::PortIndex> ports;
+  for (;;) {
+    Device device;
+    device.file = File(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    const auto port = bed_.dataplane().AddPort(Access(), std::move(device));
+    if (!port.ok()) {
+      EXPECT_EQ(port.status().code(), absl::StatusCode::kResourceExhausted);
+      break;
+    }
+    ports.push_back(*port);
+  }
+  EXPECT_EQ(ports.size(), bridge::kPortsMax);
+  bed_.dataplane().RemovePort(ports.back());
+  ports.back() = bed_.port(bed_.AddPod());
+  SendAndSettle(0, MakeFrame(kBroadcast, PodMac(0), 1));
+  EXPECT_TRUE(Knows(0));
+  for (const bridge::PortIndex port : ports) {
+    if (port != bed_.port(0)) bed_.dataplane().RemovePort(port);
+  }
 }
 
 TEST_P(DataplaneControl, CapturesComeAndGoUnderLoad) {
