@@ -96,7 +96,7 @@ absl::Status Call(Stub& stub, Method method, absl::Duration timeout, const Reque
 
 }  // namespace
 
-AgentClient::AgentClient(std::shared_ptr<grpc::Channel> channel)
+AgentClient::AgentClient(const std::shared_ptr<grpc::Channel>& channel)
     : attachments_(v1::AttachmentService::NewStub(channel)), agent_(v1::AgentService::NewStub(channel)) {}
 
 absl::StatusOr<AgentClient> AgentClient::Connect(const std::string& socket_path, absl::Duration timeout) {

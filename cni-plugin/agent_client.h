@@ -35,7 +35,7 @@ class AgentClient {
   absl::Status Ping(absl::Duration timeout);
 
  private:
-  explicit AgentClient(std::shared_ptr<grpc::Channel> channel);
+  explicit AgentClient(const std::shared_ptr<grpc::Channel>& channel);
 
   std::unique_ptr<v1::AttachmentService::Stub> attachments_;
   std::unique_ptr<v1::AgentService::Stub> agent_;

@@ -163,7 +163,7 @@ void TransmitPath::QueueSegments(PortIndex port, const FrameForm& form,
   FrameForm part;
   uint32_t room = 0;  // behind part.header, in its buffer
   for (uint32_t i = 0; i < segments; ++i) {
-    if (room < size_max) {
+    if (part.header == nullptr || room < size_max) {
       if (part.buffer != io::BufferPool::kNoBuffer) pool_->Release(part.buffer);
       part.buffer = TakeReserveBuffer();
       if (part.buffer == io::BufferPool::kNoBuffer) {

@@ -16,8 +16,8 @@ namespace ringswitch::agent {
 
 class FieldMask {
  public:
-  FieldMask(const google::protobuf::FieldMask& mask, std::set<std::string> mutable_fields,
-            std::set<std::string> fixed_fields)
+  FieldMask(const google::protobuf::FieldMask& mask, const std::set<std::string>& mutable_fields,
+            const std::set<std::string>& fixed_fields)
       : is_whole_(mask.paths_size() == 0 || (mask.paths_size() == 1 && mask.paths(0) == "*")) {
     if (is_whole_) return;
     for (const std::string& path : mask.paths()) {

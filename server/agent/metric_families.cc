@@ -168,6 +168,7 @@ void AddTotals(std::vector<MetricFamily>* families, const std::vector<Counted>& 
 
 void AddPorts(std::vector<MetricFamily>* families, const std::vector<PortView>& ports) {
   std::vector<Counted> rows;
+  rows.reserve(ports.size());
   for (const PortView& port : ports) {
     rows.push_back({{{"switch", port.spec.switch_name}, {"port", port.spec.name}}, &port.totals});
   }
@@ -283,6 +284,7 @@ void AddVlans(std::vector<MetricFamily>* families, const std::vector<VlanRow>& r
 
 void AddSwitches(std::vector<MetricFamily>* families, const std::vector<SwitchView>& switches) {
   std::vector<Counted> rows;
+  rows.reserve(switches.size());
   for (const SwitchView& view : switches) rows.push_back({{{"switch", view.spec.name}}, &view.totals});
   AddTotals(families, rows, "ringswitch_switch_", "ringswitch_switch_",
             " Of all ports of the switch, now and before.");

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kFormat = 1;                // raised when an older agent could not read the file rightly
 constexpr char kDocumentEnd[] = "\n}\n";  // no other line of a document of ours is only a brace
 
-std::string Dump(Json json) {
+std::string Dump(const Json& json) {
   Json file = {{"format", kFormat}};
   file.update(json);
   return file.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

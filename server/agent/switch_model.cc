@@ -232,6 +232,7 @@ absl::StatusOr<std::vector<VlanView>> SwitchModel::ListVlans(const std::string& 
     }
   }
   std::vector<VlanView> rows;
+  rows.reserve(vlans.size());
   for (auto& [vid, vlan] : vlans) rows.push_back(std::move(vlan));
   return rows;
 }
