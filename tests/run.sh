@@ -21,28 +21,31 @@ skips_allowed=('needs minutes: --long' '^ctest: .*KernelBridge.*/VlanAware')
 export RINGSWITCH_LONG=$long RINGSWITCH_BIN=$PWD/build/bin PYTHONDONTWRITEBYTECODE=1
 logs=$PWD/build/test-logs
 rm -rf "$logs" && mkdir -p "$logs"
-rows=() failed_stages=() passed=0 failed=0 skips=() pid=''
+rows=() failed_stages=() passed=0 failed=0 skips=()
+declare -A pids=() starts=() # of the stages that run
 begin=$SECONDS stage_seconds=$((long ? 36000 : 1500))
 
 # A stage has a process group of its own (timeout makes it). An interrupted run ends all of it; the tests' own clean-up does the rest.
 stop() {
-  if [[ $pid ]] && kill -TERM -- "-$pid" 2>/dev/null; then
-    timeout 20 tail --pid="$pid" -f /dev/null || kill -KILL -- "-$pid"
-  fi
+  local pid
+  for pid in "${pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null; done
+  for pid in "${pids[@]}"; do timeout 20 tail --pid="$pid" -f /dev/null || kill -KILL -- "-$pid"; done
   exit 130
 }
 trap stop INT TERM HUP
 
-# stage NAME COUNTER COMMAND...: runs the command; COUNTER says how to count tests in its output.
-stage() {
-  local name=$1 counter=$2 start=$SECONDS status good=0 bad=0 verdict=passed
-  shift 2
+begin_stage() { # NAME COMMAND...
+  local name=$1
+  shift
   printf '== %s\n' "$name"
   timeout --kill-after=30 "$stage_seconds" "$@" </dev/null >"$logs/$name" 2>&1 &
-  pid=$!
-  wait "$pid"
+  pids[$name]=$! starts[$name]=$SECONDS
+}
+end_stage() { # NAME COUNTER: waits for it; COUNTER says how to count tests in its output
+  local name=$1 counter=$2 status good=0 bad=0 verdict=passed
+  wait "${pids[$name]}"
   status=$?
-  pid=
+  unset "pids[$name]"
   case $counter in
     ctest)
       read -r bad good < <(sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests failed out of ([0-9]+).*/\1 \2/p' "$logs/$name")
@@ -66,8 +69,13 @@ stage() {
     failed_stages+=("$name")
     tail -n 60 "$logs/$name" | sed "s/^/$name | /"
   fi
-  rows+=("$(printf '%-12s %-7s %5d s  %4d passed, %d failed' "$name" "$verdict" $((SECONDS - start)) "$good" "$bad")")
+  rows+=("$(printf '%-12s %-7s %5d s  %4d passed, %d failed' "$name" "$verdict" $((SECONDS - starts[$name])) "$good" "$bad")")
   echo "${rows[-1]}"
+}
+
+stage() { # NAME COUNTER COMMAND...
+  begin_stage "$1" "${@:3}"
+  end_stage "$1" "$2"
 }
 
 # collect_skips LABEL FILE: GoogleTest's lines from ctest's log, pytest's summary lines.
