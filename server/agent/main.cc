@@ -112,9 +112,7 @@ void ApplyConfig(const v1::AgentConfig& config, SwitchModel* model) {
   }
   for (const v1::Port& message : config.ports()) {
     if (model->GetPort(message.name()).ok()) continue;
-    absl::Status status = model->CreatePort(Decode(message), false).status();
-    if (!status.ok())
-      spdlog::error("port {} of the configuration file: {}", message.name(), std::string(status.message()));
+    model->WantPort(Decode(message));
   }
 }
 

@@ -60,7 +60,7 @@ bridge::Rate CheckRate(const std::string& field, const std::optional<RateLimitRe
   if (request->bits_per_second < kBitRateMin) {
     violations->push_back({field + ".bits_per_second",
                            absl::StrCat(request->bits_per_second, " is out of range: ", kBitRateMin, " to ",
-                                        kBitRateMax, "; for no limit leave the message out")});
+                                        kBitRateMax, "; for no limit leave it out or say off")});
     return {};
   }
   return CheckBits(field, request->bits_per_second, request->burst_bytes, violations);

@@ -26,6 +26,10 @@ grpc::Status PortService::ListPorts(grpc::ServerContext*, const v1::ListPortsReq
   std::string listing = absl::StrCat("ports\n", request->switch_name(), "\n", request->pod());
   absl::StatusOr<std::string> after = ParsePageToken(listing, request->page_token());
   if (!after.ok()) return ToGrpc(after.status());
+  if (!request->switch_name().empty()) {
+    const absl::Status status = model_->GetSwitch(request->switch_name()).status();
+    if (!status.ok()) return ToGrpc(status);
+  }
   PortFilter filter;
   filter.switch_name = request->switch_name();
   filter.pod = request->pod();

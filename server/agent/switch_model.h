@@ -136,6 +136,9 @@ class SwitchModel {
 
   // Once, before any other call: attaches what the state store knows.
   void Restore();
+  // A port of the configuration file: made now or, where what it needs is not there yet (a NIC that comes
+  // late), as soon as it can be; Problems() says meanwhile why not.
+  void WantPort(const PortRequest& request);
   // Ends the thread: Links is not used any more, and may go before the model, which its events still reach
   // until then.
   void Stop();
@@ -303,6 +306,7 @@ class SwitchModel {
   // With mutex_ held.
   void SetDeviceState(const PortSpec& spec, PortState state, const std::string& detail);
   void LookAfterPorts();
+  void MakeWantedPorts();
   void LookAfter(const std::string& name);
   void FlushDynamic(const PortRecord& port);
 
@@ -321,6 +325,11 @@ class SwitchModel {
   std::map<std::string, std::string> claims_;  // port by own_ifname, ports that are being made included
   std::function<void(const ObjectChange&)> observer_;
   std::vector<std::string> restore_problems_;
+  struct WantedPort {
+    PortRequest request;
+    std::string cause;  // why it is not there
+  };
+  std::vector<WantedPort> wanted_ports_;
 
   std::mutex ids_mutex_;  // guards the following; held over the writing of ids_
   StoredIds ids_;

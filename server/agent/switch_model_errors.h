@@ -65,7 +65,7 @@ inline std::string GoneDetail(const DeviceRef& device) {
 inline std::string BlockedDetail(const PortStats& stats) {
   const std::string cause = "BPDU guard has taken the port down: it sent a bridge protocol frame; ";
   if (stats.blocked_left_s > 0) return absl::StrCat(cause, "it comes up in ", stats.blocked_left_s, " s");
-  return absl::StrCat(cause, "change bpdu_guard or admin_up to let it up");
+  return absl::StrCat(cause, "to let it up at once set it down and up (admin_up)");
 }
 
 // The status of a layer below, with a reason for programs.

@@ -35,6 +35,7 @@ void SwitchModel::Run() {
     for (const LinkEvent& event : events) Handle(event);
     if (std::chrono::steady_clock::now() >= next_look) {
       LookAfterPorts();
+      MakeWantedPorts();
       store_->RetryPending();
       next_look = std::chrono::steady_clock::now() + kLookInterval;
     }

@@ -74,7 +74,7 @@ PortView SwitchModel::ViewOf(const PortRecord& record) const {
     view.state_detail = GoneDetail(record.spec.device);
   } else if (!record.spec.attributes.admin_up) {
     view.state = PortState::kDown;
-    view.state_detail = "admin_up is false: set it to true to let the port forward";
+    view.state_detail = "set down by its administrator: set it up (admin_up) to let it forward";
   } else if (stats.blocked) {
     view.state = PortState::kBlocked;
     view.state_detail = BlockedDetail(stats);

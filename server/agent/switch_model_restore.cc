@@ -87,13 +87,51 @@ void SwitchModel::RestorePorts(const std::vector<StoredPort>& ports) {
     spdlog::info("{} ports found in the state directory are attached or watched for", names.size());
 }
 
+void SwitchModel::WantPort(const PortRequest& request) {
+  const absl::Status status = CreatePort(request, false).status();
+  if (status.ok()) return;
+  spdlog::error("port {} of the configuration file is not made yet: {}", request.name,
+                std::string(status.message()));
+  std::lock_guard lock(mutex_);
+  wanted_ports_.push_back({request, std::string(status.message())});
+}
+
+void SwitchModel::MakeWantedPorts() {
+  std::vector<WantedPort> wanted;
+  {
+    std::lock_guard lock(mutex_);
+    wanted = wanted_ports_;
+  }
+  for (const WantedPort& port : wanted) {
+    const absl::Status status = CreatePort(port.request, false).status();
+    if (status.ok()) spdlog::info("port {} of the configuration file is made", port.request.name);
+    std::lock_guard lock(mutex_);
+    const auto at = std::find_if(wanted_ports_.begin(), wanted_ports_.end(), [&port](const WantedPort& one) {
+      return one.request.name == port.request.name;
+    });
+    if (FindPort(port.request.name) != nullptr) {
+      wanted_ports_.erase(at);
+    } else {
+      at->cause = std::string(status.message());
+    }
+  }
+}
+
 std::vector<std::string> SwitchModel::Problems() const {
   std::vector<std::string> problems = store_->Problems();
   std::lock_guard lock(mutex_);
   problems.insert(problems.end(), restore_problems_.begin(), restore_problems_.end());
+  for (const WantedPort& port : wanted_ports_) {
+    problems.push_back(
+        absl::StrCat("port ", port.request.name, " of the configuration file is not made yet: ", port.cause));
+  }
   for (const auto& [name, port] : ports_) {
-    if (port.state == PortState::kMissing)
-      problems.push_back(absl::StrCat("port ", name, " is missing: ", port.state_detail));
+    const PortView view = ViewOf(port);
+    if (view.state == PortState::kMissing || view.state == PortState::kBlocked) {
+      problems.push_back(absl::StrCat(
+          "port ", name,
+          view.state == PortState::kBlocked ? " is blocked: " : " is missing: ", view.state_detail));
+    }
   }
   return problems;
 }

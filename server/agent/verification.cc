@@ -21,11 +21,11 @@ void CheckAgeing(const std::string& field, const std::optional<DurationRequest>&
                  Violations* violations) {
   spec->ageing_time_s = kAgeingTimeDefaultS;
   if (!time.has_value()) return;
-  spec->ageing_time_s =
-      CheckSeconds(field, *time, kAgeingTimeMaxS,
-                   "0 s would forget addresses at once: set ageing_disabled to keep them, or learning=false "
-                   "on a port to learn none",
-                   violations);
+  spec->ageing_time_s = CheckSeconds(
+      field, *time, kAgeingTimeMaxS,
+      "0 s would forget addresses at once: disable ageing (ageing_disabled) to keep them, or learning of "
+      "the ports to learn none",
+      violations);
 }
 
 void CheckFlapGuard(const std::string& field, const std::optional<FlapGuardRequest>& guard, SwitchSpec* spec,
@@ -360,10 +360,9 @@ absl::StatusOr<Verified<PortSpec>> Verification::ChangedTrunk(const PortSpec& pr
   absl::StatusOr<bridge::VlanSet> vids = Vlans("ranges", ranges);
   if (!vids.ok()) return vids.status();
   if (!present.vlans.has_value() || !present.vlans->is_trunk) {
-    return ReasonError(
-        absl::StatusCode::kFailedPrecondition,
-        absl::StrCat("port ", Quoted(present.name), " is not a trunk: change its vlans with UpdatePort"),
-        {"PORT_NOT_TRUNK", {{"port", present.name}}});
+    return ReasonError(absl::StatusCode::kFailedPrecondition,
+                       absl::StrCat("port ", Quoted(present.name), " is not a trunk: make it one first"),
+                       {"PORT_NOT_TRUNK", {{"port", present.name}}});
   }
   PortSpec spec = present;
   for (uint32_t vid = 1; vid <= bridge::kVlanIdMax; ++vid) {

@@ -20,6 +20,7 @@
 #include "ringswitch/v1/port.grpc.pb.h"
 #include "server/ringctl/capture_output.h"
 #include "server/ringctl/flags.h"
+#include "server/ringctl/quantities.h"
 #include "server/ringctl/table.h"
 
 namespace ringswitch::ringctl {
@@ -36,8 +37,8 @@ struct CaptureFlags {
   bool text = false;
   std::uint32_t snap_length = 0;
   std::uint64_t count = 0;
-  int duration_s = 0;  // 0: no limit.
-  std::string path;    // Empty: standard output.
+  std::string duration;  // empty: no limit
+  std::string path;      // Empty: standard output.
 };
 
 // Ends a call from outside: at a signal, when its time is over, or where it does not begin in time. A thread
@@ -73,9 +74,9 @@ class CallEnd {
     thread_ = std::thread([this] { Wait(); });
   }
   // The call has begun and lasts that long at most. 0: no limit.
-  void Begin(int duration_s) {
+  void Begin(std::int64_t duration_s) {
     due_cause_ = Cause::kDuration;
-    due_ms_ = duration_s == 0 ? kNever : NowMs() + 1000 * std::int64_t{duration_s};
+    due_ms_ = duration_s == 0 ? kNever : NowMs() + 1000 * duration_s;
     pthread_kill(thread_.native_handle(), kWake);
   }
   Cause cause() const { return cause_; }
@@ -215,7 +216,7 @@ void Capture(Session& session, const CaptureFlags& flags) {
     const bool is_first = !has_begun;
     if (is_first) {
       has_begun = true;
-      end.Begin(flags.duration_s);
+      end.Begin(flags.duration.empty() ? 0 : ParseSeconds(flags.duration).value());
       written = output.Open();
     }
     if (written.ok()) {
@@ -252,7 +253,7 @@ void Capture(Session& session, const CaptureFlags& flags) {
 void AddCaptureCommand(CLI::App* root, Session& session) {
   CLI::App* capture = AddVerb(root, "capture", "Capture frames that ports receive, transmit or drop",
                               "  ringctl capture --port p1\n"
-                              "  ringctl capture --pod default/web-0 --write web.pcapng --duration 10\n"
+                              "  ringctl capture --pod default/web-0 --write web.pcapng --duration 10s\n"
                               "  ringctl capture --switch sw0 --drops\n"
                               "  ringctl capture --port p1 --write - | tcpdump -n -r -");
   auto flags = std::make_shared<CaptureFlags>();
@@ -277,12 +278,11 @@ void AddCaptureCommand(CLI::App* root, Session& session) {
       ->type_name("BYTES");
   capture->add_option("--count", flags->count, "End after so many frames")
       ->check(DecimalNumber())
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000'000}).description(""))
       ->type_name("FRAMES");
-  capture->add_option("--duration", flags->duration_s, "End after so many seconds")
-      ->check(DecimalNumber())
-      ->check(CLI::Range(1, 31'536'000).description(""))
-      ->type_name("SECONDS");
+  capture->add_option("--duration", flags->duration, "End after this time: 10s, 5m")
+      ->check(ParsedBy(ParsePositiveSeconds))
+      ->type_name("TIME");
   CLI::Option* write =
       capture->add_option("--write", flags->path, "Write pcapng to this file; \"-\" is standard output")
           ->type_name("FILE|-");

@@ -139,6 +139,14 @@ absl::StatusOr<std::int64_t> ParseSeconds(absl::string_view text) {
   return seconds;
 }
 
+absl::StatusOr<std::int64_t> ParsePositiveSeconds(absl::string_view text) {
+  const auto seconds = ParseSeconds(text);
+  if (seconds.ok() && *seconds == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is no time; write at least 1s"));
+  }
+  return seconds;
+}
+
 absl::StatusOr<AgeingTime> ParseAgeingTime(absl::string_view text) {
   if (text == "never") {
     return AgeingTime{true, 0};

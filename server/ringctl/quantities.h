@@ -12,6 +12,7 @@ namespace ringswitch::ringctl {
 
 // Whole seconds: "300", or a number with a unit, "300s", "5m", "1h30m".
 absl::StatusOr<std::int64_t> ParseSeconds(absl::string_view text);
+absl::StatusOr<std::int64_t> ParsePositiveSeconds(absl::string_view text);  // not 0
 
 struct AgeingTime {
   bool never = false;

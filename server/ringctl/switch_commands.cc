@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "ringswitch/v1/switch.grpc.pb.h"
 #include "server/ringctl/flags.h"
@@ -12,6 +14,18 @@
 
 namespace ringswitch::ringctl {
 namespace {
+
+CLI::Validator GroupMask() {
+  return CLI::Validator(
+      [](std::string& text) {
+        uint32_t mask = 0;
+        const bool is_mask =
+            absl::StartsWith(text, "0x") ? absl::SimpleHexAtoi(text, &mask) : absl::SimpleAtoi(text, &mask);
+        return is_mask && mask <= 0xffff ? std::string()
+                                         : absl::StrCat("\"", text, "\" is no mask of 16 bits; write 0x4000");
+      },
+      "", "mask");
+}
 
 struct SwitchFlags {
   std::string name;
@@ -209,6 +223,7 @@ void AddSettings(CLI::App* verb, SwitchFlags* flags) {
           "--default-vid", flags->default_vid,
           "VLAN of access ports that ask for none, 1 to 4094 (usual: 1); fixed while the switch has ports")
       ->check(DecimalNumber())
+      ->check(CLI::Range(1, 4094).description(""))
       ->type_name("VID");
   verb->add_option("--ageing-time", flags->ageing_time,
                    "How long an address is remembered after its last frame: 300s (usual), 5m, never")
@@ -216,6 +231,7 @@ void AddSettings(CLI::App* verb, SwitchFlags* flags) {
       ->type_name("TIME");
   verb->add_option("--group-forward-mask", flags->group_forward_mask,
                    "Bit n: relay frames to 01:80:c2:00:00:0n instead of dropping them (usual: 0)")
+      ->check(GroupMask())
       ->type_name("MASK");
   verb->add_option("--vlan-counters", flags->vlan_counters,
                    "Count frames per VLAN, for vlan list and show (usual: off)")

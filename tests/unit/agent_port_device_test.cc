@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -12,6 +13,7 @@ namespace ringswitch::agent {
 namespace {
 
 using absl::StatusCode;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -102,6 +104,18 @@ TEST_F(PortDeviceTest, AVethThatAnAgentDiedOverIsRemoved) {
   EXPECT_TRUE(node_.devices.empty());
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/port.p1.json"));
   EXPECT_THAT(model_->Problems(), IsEmpty());
+}
+
+TEST_F(PortDeviceTest, APortOfTheFileWaitsForItsNic) {
+  model_->WantPort(Netdev("p1", "eth1"));
+  EXPECT_FALSE(model_->GetPort("p1").ok());
+  EXPECT_THAT(model_->Problems(), ElementsAre(AllOf(HasSubstr("p1"), HasSubstr("eth1"))));
+  AddNetdev("eth1");
+  ASSERT_TRUE(HasState("p1", PortState::kUp));
+  EXPECT_TRUE(Eventually([this] { return model_->Problems().empty(); }));
+  ASSERT_TRUE(model_->DeletePort("p1", false).ok());
+  ::usleep(1'100'000);
+  EXPECT_FALSE(model_->GetPort("p1").ok()) << "it was made once; now it is the API's";
 }
 
 TEST_F(PortDeviceTest, ADeviceIsOnePorts) {
@@ -346,7 +360,7 @@ TEST_F(PortDeviceTest, BpduGuardIsShownAndItsEntriesGo) {
     std::lock_guard lock(node_.mutex);
     node_.stats[0].blocked_left_s = 0;
   }
-  EXPECT_THAT(model_->GetPort("p1")->state_detail, HasSubstr("change bpdu_guard or admin_up"));
+  EXPECT_THAT(model_->GetPort("p1")->state_detail, HasSubstr("set it down and up"));
   {
     std::lock_guard lock(node_.mutex);
     node_.stats[0].blocked = false;

@@ -140,7 +140,7 @@ TEST(Verification, AgeingZeroNamesTheAlternatives) {
   SwitchRequest request = GoodSwitch();
   request.ageing_time = DurationRequest{0, 0};
   std::string message(Verification::NewSwitch(request).status().message());
-  EXPECT_THAT(message, HasSubstr("learning=false"));
+  EXPECT_THAT(message, HasSubstr("learning of the ports"));
   EXPECT_THAT(message, HasSubstr("ageing_disabled"));
 }
 
