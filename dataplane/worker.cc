@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/bridge/fdb.h"
+#include "dataplane/io/checksum.h"
 #include "dataplane/io/virtio_net_header.h"
 
 namespace ringswitch {
@@ -276,6 +277,7 @@ void Worker::HandleFrame(PortIndex port, uint16_t buffer, const io::Received& re
     DropReceived(port, form, DropReason::kInvalidOffloadHeader);
     return;
   }
+  if (io::HasOffload(form.header)) io::SettleChecksum(form.header, form.frame(), form.length);
   const bridge::Decision& decision = pipeline_->Process(port, form.frame(), form.length, *wire_length);
   if (capture_.on()) CaptureProcessed(port, form, decision);
   if (decision.forwarded && !decision.egress.empty()) transmit_path_->Forward(decision, form);

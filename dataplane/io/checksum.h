@@ -22,4 +22,10 @@ constexpr uint16_t NonZeroChecksum(uint16_t checksum) {
 // was found valid (WireLength) for the frame of `length` bytes.
 void CompleteChecksum(const VirtioNetHeader& header, uint8_t* frame, uint32_t length);
 
+// Completes the checksum at once, and says so in the header at `bytes`, unless it is one that may be left to
+// whoever takes the frame: that of a transport header, or of something inside. A sender chooses where the
+// checksum goes; anywhere else it would change, behind the back of forwarding and guards, what they have
+// looked at: addresses, tags, IP headers, ports, ICMPv6. The header was found valid for the frame.
+void SettleChecksum(uint8_t* bytes, uint8_t* frame, uint32_t length);
+
 }  // namespace ringswitch::io

@@ -47,7 +47,7 @@ bool FindIpv6Transport(const uint8_t* frame, uint32_t length, FrameLayout* layou
 
 }  // namespace
 
-std::optional<FrameLayout> FindLayout(const uint8_t* frame, uint32_t length) {
+std::optional<FrameLayout> FindTransport(const uint8_t* frame, uint32_t length) {
   FrameLayout layout;
   uint32_t at = kEtherTypeOffset;
   uint32_t type = 0;
@@ -62,17 +62,23 @@ std::optional<FrameLayout> FindLayout(const uint8_t* frame, uint32_t length) {
   const bool found = type == 0x0800   ? FindIpv4Transport(frame, length, &layout)
                      : type == 0x86dd ? FindIpv6Transport(frame, length, &layout)
                                       : false;
-  if (!found) return std::nullopt;
+  if (!found || layout.transport > length) return std::nullopt;
+  return layout;
+}
+
+std::optional<FrameLayout> FindLayout(const uint8_t* frame, uint32_t length) {
+  std::optional<FrameLayout> layout = FindTransport(frame, length);
+  if (!layout) return std::nullopt;
   uint32_t header_length = kUdpHeaderLength;
-  if (layout.protocol == kProtocolTcp) {
-    if (layout.transport + kTcpHeaderLengthMin > length) return std::nullopt;
-    header_length = (frame[layout.transport + 12] >> 4) * 4u;
+  if (layout->protocol == kProtocolTcp) {
+    if (layout->transport + kTcpHeaderLengthMin > length) return std::nullopt;
+    header_length = (frame[layout->transport + 12] >> 4) * 4u;
     if (header_length < kTcpHeaderLengthMin) return std::nullopt;
-  } else if (layout.protocol != kProtocolUdp) {
+  } else if (layout->protocol != kProtocolUdp) {
     return std::nullopt;
   }
-  layout.payload = layout.transport + header_length;
-  if (layout.payload > length) return std::nullopt;
+  layout->payload = layout->transport + header_length;
+  if (layout->payload > length) return std::nullopt;
   return layout;
 }
 

@@ -305,5 +305,59 @@ TEST(Checksum, FieldMayLieAnywhere) {
   EXPECT_EQ(frame[44] << 8 | frame[45], expected);
 }
 
+// What a sender may leave to others, and what is done at once.
+struct Owed {
+  const char* what;
+  Bytes headers;  // Ethernet and what is behind
+  uint16_t start;
+  uint16_t offset;
+  bool is_settled;
+};
+
+Bytes Ethernet(std::initializer_list<int> behind, size_t length = 160) {
+  Bytes frame = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
+  for (int byte : behind) frame.push_back(static_cast<uint8_t>(byte));
+  frame.resize(length, 0x11);
+  return frame;
+}
+
+TEST(Checksum, OnlyThatOfATransportIsLeftToOthers) {
+  const auto ipv4 = [](int protocol, int fragment = 0) {
+    return Ethernet({8, 0, 0x45, 0, 0, 146, 0, 0, fragment, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2});
+  };
+  const auto ipv6 = [](int next) { return Ethernet({0x86, 0xdd, 0x60, 0, 0, 0, 0, 106, next, 64}); };
+  const Bytes tagged = Ethernet({0x81, 0, 0, 10, 8, 0, 0x45, 0, 0, 142, 0, 0, 0, 0, 64, 6});
+  const Owed kCases[] = {
+      {"TCP", ipv4(6), 34, 16, false},
+      {"UDP", ipv6(17), 54, 6, false},
+      {"TCP behind a tag", tagged, 38, 16, false},
+      {"SCTP", ipv4(132), 34, 8, false},
+      {"inner TCP of VXLAN", ipv4(17), 98, 16, false},
+      {"UDP's ports", ipv4(17), 34, 0, true},
+      {"IPv4 source address", ipv4(17), 14, 12, true},
+      {"EtherType behind a tag", tagged, 16, 0, true},
+      {"VID", tagged, 14, 0, true},
+      {"ICMPv6 type", ipv6(58), 54, 0, true},
+      {"ICMPv6 target", ipv6(58), 54, 8, true},
+      {"behind a fragment header", ipv6(44), 54, 16, true},
+      {"fragment", ipv4(6, 0x20), 34, 16, true},
+      {"ARP", Ethernet({8, 6, 0, 1, 8, 0, 6, 4}), 24, 4, true},
+  };
+  for (const Owed& one : kCases) {
+    Bytes frame = one.headers;
+    VirtioNetHeader header;
+    header.flags = kNeedsChecksum;
+    header.csum_start = one.start;
+    header.csum_offset = one.offset;
+    uint8_t bytes[sizeof header];
+    StoreVirtioNetHeader(header, bytes);
+    Bytes completed = frame;
+    CompleteChecksum(header, completed.data(), static_cast<uint32_t>(completed.size()));
+    SettleChecksum(bytes, frame.data(), static_cast<uint32_t>(frame.size()));
+    EXPECT_EQ(HasOffload(bytes), !one.is_settled) << one.what;
+    EXPECT_EQ(frame, one.is_settled ? completed : one.headers) << one.what;
+  }
+}
+
 }  // namespace
 }  // namespace ringswitch::io
