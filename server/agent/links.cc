@@ -41,6 +41,14 @@ absl::Status AsMakingError(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::InvalidArgumentError(status.message()) : status;
 }
 
+// What is in the agent's own namespace is named without a path: by that it is known whose port a device is,
+// and that no port is made on the other end of another one.
+absl::Status CheckIsApart(const LinkRef& link) {
+  if (link.netns.empty() || FindNamespace(link.netns) != FindNamespace("")) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(link.netns, " is the agent's own network namespace: leave the path out"));
+}
+
 // The namespace has no interface of that name.
 absl::Status CheckIsFree(const LinkRef& link) {
   return RunInNamespace(link.netns, [&](NamespaceId) -> absl::Status {
@@ -140,6 +148,7 @@ absl::Status HostLinks::Start(std::function<void(const LinkEvent&)> on_event) {
 absl::StatusOr<PortLink> HostLinks::CreateTap(const LinkRef& link, bridge::MacAddress mac, uint32_t mtu) {
   absl::Status status = CheckName(link.ifname);
   if (status.ok()) status = CheckMac(mac);
+  if (status.ok()) status = CheckIsApart(link);
   if (!status.ok()) return status;
   PortLink made;
   status = RunInNamespace(link.netns, [&](NamespaceId id) -> absl::Status {
@@ -167,7 +176,8 @@ absl::Status HostLinks::CheckDevice(const DeviceRef& device) {
     if (status.ok()) status = CheckIsFree({"", device.host_ifname});
     if (!status.ok()) return status;
   }
-  return AsMakingError(CheckIsFree(device.link));
+  status = CheckIsApart(device.link);
+  return status.ok() ? AsMakingError(CheckIsFree(device.link)) : status;
 }
 
 absl::StatusOr<PortLink> HostLinks::AttachTap(const LinkRef& link, NamespaceId netns_id) {
@@ -254,6 +264,7 @@ absl::StatusOr<PortLink> HostLinks::CreateVeth(const DeviceRef& device, bridge::
   absl::Status status = CheckName(device.link.ifname);
   if (status.ok()) status = CheckName(device.host_ifname);
   if (status.ok()) status = CheckMac(mac);
+  if (status.ok()) status = CheckIsApart(device.link);
   if (!status.ok()) return status;
   absl::StatusOr<VethPair> pair = MakeVeth(device, mac, mtu);
   if (!pair.ok()) return AsMakingError(pair.status());

@@ -295,6 +295,7 @@ class SwitchModel {
   void AttachOrRemove(const std::string& name);
 
   void RestoreSwitch(const SwitchSpec& spec, const std::vector<StaticFdbEntry>& entries);
+  void DeleteUnmade(const StoredPort& port);
   void RestorePorts(const std::vector<StoredPort>& ports);
 
   // The thread.

@@ -71,7 +71,11 @@ absl::StatusOr<PortLink> SwitchModel::OpenDevice(const PortRecord& port) {
     case DeviceRef::Kind::kNetdev:
       break;
   }
-  absl::StatusOr<PortLink> link = links_->OpenNetdev(device);
+  DeviceRef known = device;
+  // It carried nothing when the port was made. Who has given it an address since has cut himself off then; a
+  // restart of the agent does not cut off the others, too.
+  known.may_carry_node = known.may_carry_node || !port.index.has_value();
+  absl::StatusOr<PortLink> link = links_->OpenNetdev(known);
   // Unlike a namespace, a device that is gone may be there again under its name.
   if (absl::IsNotFound(link.status())) return absl::FailedPreconditionError(GoneDetail(device));
   return link;
@@ -176,6 +180,11 @@ absl::Status SwitchModel::AttachNewPort(PortRecord* port, PortLink link, bridge:
 }
 
 absl::Status SwitchModel::AttachKnownPort(PortRecord* port, PortLink link, bridge::SwitchIndex switch_index) {
+  if (port->spec.device.kind == DeviceRef::Kind::kTap) {  // watched by its index, which may be another now
+    EndWatch(port->spec);
+    absl::Status status = StartWatch(port->spec, &link);
+    if (!status.ok()) return status;
+  }
   // Another device may have come under the name.
   dataplane_->UpdatePort(*port->index, ConfigOf(port->spec, switch_index, link.is_up));
   return dataplane_->AttachDevice(*port->index, std::move(link.device));

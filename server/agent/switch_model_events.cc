@@ -55,7 +55,7 @@ void SwitchModel::LookAfterPorts() {
       if (port.state != PortState::kMissing) {
         const bool is_guarded = port.spec.attributes.bpdu_recovery_s.has_value() || port.is_blocked;
         if (is_guarded || !is_tap) others.push_back(name);
-      } else if (!is_tap || !port.index.has_value()) {  // a TAP that was deleted never comes back
+      } else {
         missing.push_back(name);
       }
     }
@@ -171,7 +171,8 @@ void SwitchModel::HandleLink(const PortRecord& port, LinkEventKind kind) {
     switch_index = FindSwitch(spec.switch_name)->index;
   }
   // Who sees the new state can rely on the entries being gone.
-  if (state == PortState::kMissing && spec.device.kind != DeviceRef::Kind::kTap) {
+  if (state == PortState::kMissing) {
+    // A TAP that was moved to another namespace would go on forwarding there.
     dataplane_->DetachDevice(*port.index).Close();
     // It may have been renamed, and its host's stack wants it again.
     if (spec.device.kind == DeviceRef::Kind::kNetdev) links_->ReleaseNetdev(spec.device);

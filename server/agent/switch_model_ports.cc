@@ -355,9 +355,12 @@ absl::Status SwitchModel::DeletePort(const std::string& name, bool validate_only
 
 void SwitchModel::RemovePort(const std::string& name) {
   PortSpec spec;
+  NamespaceId netns_id;
   {
     std::lock_guard lock(mutex_);
-    spec = FindPort(name)->spec;
+    const PortRecord* record = FindPort(name);
+    spec = record->spec;
+    netns_id = record->netns_id;
   }
   EndWatch(spec);
   File device;
@@ -378,6 +381,8 @@ void SwitchModel::RemovePort(const std::string& name) {
     KeyLocks::Hold hold_switch(&keys_, SwitchKey(spec.switch_name));
     RemoveStaticEntries(spec.switch_name, name, [](bridge::FdbKey) { return true; });
   }
+  // An agent that dies in between is followed by one that ends what was begun.
+  store_->SavePort(StoredPort{spec, netns_id, /*is_made=*/false});
   DeleteDevice(spec, std::move(device));
   store_->RemovePort(name);
   std::lock_guard lock(mutex_);

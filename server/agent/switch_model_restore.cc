@@ -43,14 +43,23 @@ void SwitchModel::RestoreSwitch(const SwitchSpec& spec, const std::vector<Static
   for (const StaticFdbEntry& entry : entries) record.static_entries.Put(entry.key, entry.port_name);
 }
 
+// The agent died while it made the device, and told nobody of it, or while it deleted it.
+void SwitchModel::DeleteUnmade(const StoredPort& port) {
+  File file;
+  if (port.spec.device.kind == DeviceRef::Kind::kTap) {
+    absl::StatusOr<PortLink> tap = links_->AttachTap(port.spec.device.link, port.netns_id);
+    if (tap.ok()) file = std::move(tap->device.file);
+  }
+  DeleteDevice(port.spec, std::move(file));
+}
+
 void SwitchModel::RestorePorts(const std::vector<StoredPort>& ports) {
   std::vector<std::string> names;
   {
     std::lock_guard lock(mutex_);
     for (const StoredPort& port : ports) {
       if (!port.is_made) {
-        // The agent died while it made the pair, and told nobody of it.
-        links_->DeleteVeth(port.spec.device);
+        DeleteUnmade(port);
         store_->RemovePort(port.spec.name);
         continue;
       }

@@ -13,6 +13,7 @@ from agent import BINARIES, Client
 from bed import wait_for
 from frame import host_mac, numbered
 from pod import Pod
+from wire import Wire
 
 # Runs its command with one thing forbidden, so that the agent meets a machine where io_uring cannot be had.
 DENY_IO_URING = pathlib.Path(__file__).parent / "deny_io_uring.py"
@@ -133,6 +134,44 @@ def test_deleted_device_is_missing_and_the_rest_forwards(bed):
     time.sleep(0.5)
     assert bed.agent.cpu_seconds() - before < 0.05
     bed.agent.client.ports.DeletePort(name="p1")
+
+
+def test_a_tap_that_is_moved_away_carries_nothing_there_and_comes_back(bed):
+    one, two = bed.host_list(2)
+    one.close_wire()
+    elsewhere = bed.pod()
+    one.pod.run("ip", "link", "set", "eth0", "netns", elsewhere.name)
+    elsewhere.run("ip", "link", "set", "eth0", "up")
+    wait_for(lambda: bed.agent.port("p1").status.state == 3, 1.5, "state missing")
+    wire = Wire(elsewhere, "eth0")
+    try:
+        two.wire.send(numbered(1, two.mac))
+        wire.send(numbered(2, one.mac))
+        assert wire.receive(0) == two.wire.receive(0) == []
+    finally:
+        wire.close()
+    elsewhere.run("ip", "link", "set", "eth0", "netns", one.pod.name)
+    one.pod.run("ip", "link", "set", "eth0", "up")
+    wait_for(lambda: bed.agent.port("p1").status.state == 1, 3, "state up")
+    wire = Wire(one.pod, "eth0")
+    try:
+        sent = numbered(3, two.mac)
+        two.wire.send(sent)
+        assert wire.receive(1) == [sent]
+    finally:
+        wire.close()
+    one.pod.run("ip", "link", "set", "eth0", "down")  # it is watched again
+    wait_for(lambda: bed.agent.port("p1").status.state == 2, 1.5, "state down")
+
+
+@pytest.mark.parametrize("kind", ["tap", "veth"])
+def test_the_agents_own_namespace_has_no_path(bed, kind):
+    """By another name of it a device could become two ports, or both ends of a veth one each: a loop."""
+    place = {"netns": "/proc/self/ns/net", "ifname": f"rsw{os.getpid()}own"}
+    with pytest.raises(grpc.RpcError) as refusal:
+        bed.agent.client.ports.CreatePort(port={"name": "loop", "switch_name": "sw0", kind: place})
+    assert refusal.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert f"port.{kind}.netns" in refusal.value.details() and "leave the path out" in refusal.value.details()
 
 
 def assert_refused(agent, *words, seconds=2):

@@ -177,6 +177,7 @@ void FakeLinks::DeleteVeth(const DeviceRef& device) {
 }
 
 void FakeLinks::DeleteTap(File tap) {
+  if (fake_node->on_step) fake_node->on_step("DeleteTap");
   uint64_t inode = InodeOf(tap);
   std::lock_guard lock(fake_node->mutex);
   for (auto it = fake_node->devices.begin(); it != fake_node->devices.end(); ++it) {

@@ -106,6 +106,32 @@ TEST_F(PortDeviceTest, AVethThatAnAgentDiedOverIsRemoved) {
   EXPECT_THAT(model_->Problems(), IsEmpty());
 }
 
+TEST_F(PortDeviceTest, ADeletionThatAnAgentDiedOverIsEnded) {
+  ASSERT_TRUE(model_->CreatePort(Port("p1"), false).ok());
+  node_.on_step = [this](const std::string& step) {
+    if (step == "DeleteTap") std::filesystem::copy(directory_ + "/port.p1.json", directory_ + "/kept");
+  };
+  const auto devices = node_.devices;
+  ASSERT_TRUE(model_->DeletePort("p1", false).ok());
+  node_.on_step = nullptr;
+  std::filesystem::rename(directory_ + "/kept", directory_ + "/port.p1.json");
+  node_.devices = devices;
+  Restart();
+  EXPECT_EQ(model_->GetPort("p1").status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(node_.devices.empty());
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/port.p1.json"));
+  EXPECT_THAT(model_->Problems(), IsEmpty());
+}
+
+TEST_F(PortDeviceTest, ANetdevThatWasGivenAnAddressComesThroughARestart) {
+  AddNetdev("eth1");
+  ASSERT_TRUE(model_->CreatePort(Netdev("p1", "eth1"), false).ok());
+  node_.node_carriers.insert("eth1");
+  Restart();
+  EXPECT_EQ(model_->GetPort("p1")->state, PortState::kUp);
+  EXPECT_FALSE(model_->CreatePort(Netdev("p2", "eth1"), true).ok());
+}
+
 TEST_F(PortDeviceTest, APortOfTheFileWaitsForItsNic) {
   model_->WantPort(Netdev("p1", "eth1"));
   EXPECT_FALSE(model_->GetPort("p1").ok());
