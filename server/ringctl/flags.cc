@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ringswitch/v1/port.grpc.pb.h"
@@ -87,7 +88,9 @@ CLI::Validator DecimalNumber() {
       [](std::string& text) {
         const bool is_decimal = !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit) &&
                                 (text.size() == 1 || text[0] != '0');
-        return is_decimal ? std::string() : absl::StrCat("\"", text, "\" is no decimal number");
+        if (!is_decimal) return absl::StrCat("\"", text, "\" is no decimal number");
+        std::uint32_t number = 0;
+        return absl::SimpleAtoi(text, &number) ? std::string() : absl::StrCat(text, " is too large a number");
       },
       "", "decimal");
 }
