@@ -42,8 +42,8 @@ inline bool HasOffload(const uint8_t* bytes) {
 // Checks the header at `bytes` against the frame of `length` bytes behind it. The result is the length of the
 // longest frame that it will be on a wire: its own, or headers and one segment of a super-frame; none if the
 // header contradicts the frame, as that of a super-frame in a tunnel does: the segments it tells of are the
-// inner ones (design decision 15). A super-frame's hdr_len, which some devices give as the length of whatever
-// their kernel had in one piece, is made that of its headers.
+// inner ones (design decision 15), or if kernels refuse it. hdr_len, which some devices give as the length of
+// whatever their kernel had in one piece, is made that of a super-frame's headers, 0 for any other frame.
 std::optional<uint32_t> WireLength(uint8_t* bytes, const uint8_t* frame, uint32_t length);
 
 // After `delta` bytes of tag were inserted (or removed, negative) before the network header. The header was

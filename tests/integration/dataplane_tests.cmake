@@ -15,6 +15,11 @@ ringswitch_integration_test(dataplane_table_test
 # Beside the kernel's own bridge: what comes out, not how memory is used.
 if(NOT RINGSWITCH_SANITIZED)
   ringswitch_integration_test(dataplane_kernel_test
-    SOURCES dataplane_kernel_test.cc
+    SOURCES dataplane_kernel_test.cc kernel_peer.cc
     LIBRARIES dataplane_testbed)
 endif()
+
+# Beside what the kernel says of a frame's virtio-net header.
+ringswitch_integration_test(virtio_net_verdict_test
+  SOURCES virtio_net_verdict_test.cc
+  LIBRARIES dataplane_testbed)

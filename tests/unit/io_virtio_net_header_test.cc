@@ -63,9 +63,15 @@ TEST(VirtioNetHeader, ChecksumMustLieInTheFrame) {  // O12, O29
   header.csum_start = 0xffff;
   header.csum_offset = 0xffff;
   EXPECT_EQ(Check(header, TcpFrame(1500)), std::nullopt);
-  header.csum_start = 13;
+  header.csum_start = 23;
   header.csum_offset = 0;
-  EXPECT_EQ(Check(header, TcpFrame(64)), std::nullopt) << "inside the Ethernet header";
+  EXPECT_EQ(Check(header, TcpFrame(64)), std::nullopt) << "no kernel takes it once a tag is popped";
+  header.csum_start = 24;
+  EXPECT_EQ(Check(header, TcpFrame(64)), 64u);
+  header.csum_start = 0xff00;
+  EXPECT_EQ(Check(header, TcpFrame(66'000)), 66'000u);
+  header.csum_start = 0xff01;
+  EXPECT_EQ(Check(header, TcpFrame(66'000)), std::nullopt) << "16 bits cannot count a tag more";
 }
 
 TEST(VirtioNetHeader, SuperFrameIsAsLongAsHeadersAndOneSegment) {  // O21, O30
@@ -88,6 +94,26 @@ TEST(VirtioNetHeader, ContradictionsAreRefused) {  // O15, O16, O18, O20, O29
   VirtioNetHeader header = Gso(kGsoTcp4, 1400);
   header.csum_start = 84;
   EXPECT_EQ(Check(header, TcpFrame(9000)), std::nullopt) << "a tunnel: TCP in TCP";
+}
+
+TEST(VirtioNetHeader, WhatKernelsRefuseIsRefused) {
+  EXPECT_EQ(Check(Gso(kGsoTcp4, 0xfffe), TcpFrame(9000)), 9000u);
+  EXPECT_EQ(Check(Gso(kGsoTcp4, 0xffff), TcpFrame(9000)), std::nullopt);
+  EXPECT_EQ(Check(Gso(kGsoUdp | kGsoEcn, 1400), UdpFrame(9000)), std::nullopt) << "ECN is TCP's";
+  EXPECT_EQ(Check(Gso(kGsoUdp, 10), UdpFrame(42 + 1280)), 52u);
+  EXPECT_EQ(Check(Gso(kGsoUdp, 10), UdpFrame(42 + 1281)), std::nullopt) << "129 segments";
+  VirtioNetHeader header = Gso(kGsoUdp, 1400);
+  header.flags = 0;
+  EXPECT_EQ(Check(header, UdpFrame(9000)), std::nullopt) << "segments without checksums";
+}
+
+TEST(VirtioNetHeader, HintOfAPlainFrameIsTakenBack) {  // O12, O13
+  VirtioNetHeader header, left;
+  for (uint16_t hint : {1, 13, 65}) {
+    header.hdr_len = hint;
+    EXPECT_EQ(Check(header, TcpFrame(64), &left), 64u);
+    EXPECT_EQ(left.hdr_len, 0);
+  }
 }
 
 TEST(VirtioNetHeader, HeadersLengthIsMadeTheFrames) {  // O11
