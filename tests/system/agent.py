@@ -28,7 +28,8 @@ SERVICES = {
     "watches": "watch.WatchService",
     "captures": "capture.CaptureService",
 }
-START_SECONDS = 5
+SLOW = float(os.environ.get("RINGSWITCH_SLOW", "1"))  # how many times, where the processor is emulated: bounds on time grow
+START_SECONDS = 5 * SLOW
 
 
 def generate_protocol(directory):
@@ -70,6 +71,7 @@ class Service:
         )
 
         def invoke(requests=None, timeout=10, **fields):
+            timeout *= SLOW
             if streams.client_streaming:
                 return call((json_format.ParseDict(request, request_type()) for request in requests), timeout=timeout)
             return call(json_format.ParseDict(fields, request_type()), timeout=timeout)
@@ -87,7 +89,7 @@ class Client:
 
     def raw(self, method, request=b"", timeout=5):
         """Calls a method that this client has no types for."""
-        return self.channel.unary_unary(method)(request, timeout=timeout)
+        return self.channel.unary_unary(method)(request, timeout=timeout * SLOW)
 
     def health(self, timeout=2):
         """True when grpc.health.v1 says SERVING (field 1 of the answer is 1)."""
@@ -178,7 +180,7 @@ class Agent:
             self.client.close()
             self.client = None
 
-    def end(self, number=signal.SIGTERM, seconds=5):
+    def end(self, number=signal.SIGTERM, seconds=5 * SLOW):
         """Ends the agent by a signal; gives its exit status (negative: signal) and how long that took."""
         self.close_client()
         started = time.monotonic()

@@ -5,7 +5,7 @@ import select
 import subprocess
 import time
 
-from agent import binary
+from agent import SLOW, binary
 from frame import host_mac
 from pod import Pod, run
 from wire import QUIET_SECONDS, Wire
@@ -13,7 +13,7 @@ from wire import QUIET_SECONDS, Wire
 
 def wait_for(condition, seconds=2.0, message="condition", step=0.01):
     """Waits until `condition()` is true and returns its value; fails after `seconds`."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * SLOW
     while True:
         value = condition()
         if value:

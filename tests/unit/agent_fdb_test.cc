@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -312,7 +313,9 @@ TEST_F(ManyStaticEntriesTest, PortsFindTheirsAtTheStart) {
   std::printf("%.0f ms of CPU for %u ports and %u entries\n", restore_ms, kPorts, kMany);
   EXPECT_EQ(table().size(), kMany);
   for (uint32_t i = 0; i < kMany; i += 997) EXPECT_EQ(PortOf(i, 0), absl::StrCat("m", i % kPorts));
-  EXPECT_LT(restore_ms, 3000);
+  const char* slow = std::getenv("RINGSWITCH_SLOW");  // how many times, where the processor is emulated
+  if (slow != nullptr) std::printf("RINGSWITCH_SLOW=%s: the bound is that much larger\n", slow);
+  EXPECT_LT(restore_ms, 3000 * (slow != nullptr ? std::atof(slow) : 1));
   const double end = CpuMs(CLOCK_THREAD_CPUTIME_ID);
   for (uint32_t i = 0; i < kPorts / 2; ++i) ASSERT_TRUE(model_->DeletePort(absl::StrCat("m", i), false).ok());
   std::printf("%.3f ms of CPU to delete a port with its entries\n",
