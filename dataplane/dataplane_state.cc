@@ -96,10 +96,12 @@ void Dataplane::State::StartReading(PortIndex index) {
 
 File Dataplane::State::TakeFile(PortIndex index) {
   Port& port = ports[index];
-  if (!port.device.file.is_open()) return {};
-  Worker& owner = *workers[port.owner];
-  owner.Post({WorkerOrder::Kind::kStopReading, index});
-  owner.Await().IgnoreError();
+  if (port.device.file.is_open()) {
+    Worker& owner = *workers[port.owner];
+    owner.Post({WorkerOrder::Kind::kStopReading, index});
+    owner.Await().IgnoreError();
+  }
+  // Without a device too: writes that had none to go to are counted when they have failed.
   OrderAll({WorkerOrder::Kind::kClearFile, index});
   DeviceLostFrames(&port);
   return std::move(port.device.file);
