@@ -7,6 +7,9 @@
 namespace ringswitch::cni {
 namespace {
 
+// What prints or copies a value goes as deep into the stack as the value is nested.
+constexpr int kDepthMax = 100;
+
 absl::Status WrongType(absl::string_view path, absl::string_view key, absl::string_view wanted,
                        const Json& value) {
   constexpr size_t kShownBytesMax = 100;
@@ -24,8 +27,16 @@ absl::StatusOr<Json> ParseObject(absl::string_view text, absl::string_view what)
   if (text.find('\0') != absl::string_view::npos) {
     return Failure(kDecoding, absl::StrCat(what, " is not valid JSON"), "it holds a NUL byte");
   }
+  bool is_too_deep = false;
+  const auto take = [&is_too_deep](int depth, Json::parse_event_t, Json&) {
+    is_too_deep = is_too_deep || depth > kDepthMax;
+    return !is_too_deep;
+  };
   try {
-    Json value = Json::parse(text);
+    Json value = Json::parse(text, take);
+    if (is_too_deep) {
+      return Failure(kDecoding, absl::StrCat(what, " is nested more than ", kDepthMax, " deep"));
+    }
     if (!value.is_object()) return Failure(kDecoding, absl::StrCat(what, " is no JSON object"));
     return value;
   } catch (const Json::exception& error) {

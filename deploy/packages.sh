@@ -13,10 +13,11 @@ build=(cmake ninja-build g++ pkg-config ccache
   libgtest-dev libgmock-dev)
 # To try it out: namespaces, ping, host-local, a look at the metrics.
 run=(iproute2 iputils-ping containernetworking-plugins curl procps util-linux)
-# What the tests use beside these: formatter, Python clients, promtool, a reader of captures, a private containerd, an emulated machine, Node.js. On a
-# machine with systemd the packages prometheus and containerd also start a service each; the tests use neither.
-test=(clang-format-14 libbenchmark-dev python3 python3-pytest python3-grpcio python3-protobuf prometheus tcpdump ethtool
-  busybox-static containerd runc qemu-system-x86 kmod nodejs npm)
+# What the tests use beside these: formatter, fuzzer and its symbolizer, Python clients, promtool, a reader of captures, a private
+# containerd, an emulated machine, Node.js. On a machine with systemd the packages prometheus and containerd also start a service
+# each; the tests use neither.
+test=(clang-format-14 clang-14 libclang-rt-14-dev llvm-14 gcovr libbenchmark-dev python3 python3-pytest python3-grpcio python3-protobuf
+  prometheus tcpdump ethtool busybox-static containerd runc qemu-system-x86 kmod nodejs npm)
 
 list=0
 [[ ${1:-} != --list ]] || { list=1; shift; }

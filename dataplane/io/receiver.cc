@@ -1,12 +1,7 @@
 #include "dataplane/io/receiver.h"
 
-#include <linux/if_packet.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-
-#include "dataplane/io/virtio_net_header.h"
 
 namespace ringswitch::io {
 namespace {
@@ -16,37 +11,9 @@ constexpr uint32_t kFirstQuota = 8;
 // Quotas follow the number of ports with a delay. Of ports that turn greedy one after the other the first has
 // the whole pool pending, the next a half, and so on: below eight pools for kFilesMax of them.
 constexpr uint32_t kPoolsPending = 8;
-constexpr uint16_t kTpidDefault = 0x8100;  // of a tag whose TPID the kernel does not tell
 
 Token ReadToken(uint16_t slot, uint16_t generation, uint16_t message = 0) {
   return {Operation::kRead, generation, slot, message};
-}
-
-// What the kernel tells of a received frame beside it.
-void FindAuxiliaryData(const uint8_t* control, size_t size, tpacket_auxdata* auxiliary) {
-  cmsghdr header;
-  if (size < CMSG_LEN(sizeof *auxiliary)) return;
-  std::memcpy(&header, control, sizeof header);
-  if (header.cmsg_level != SOL_PACKET || header.cmsg_type != PACKET_AUXDATA) return;
-  std::memcpy(auxiliary, control + CMSG_LEN(0), sizeof *auxiliary);
-}
-
-// Puts the tag that the kernel took out back into the frame: header and addresses move down.
-void RestoreTag(const tpacket_auxdata& auxiliary, Received* received) {
-  constexpr size_t kAddressesLength = 12;
-  constexpr int kTagLength = 4;
-  const bool has_tpid = (auxiliary.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0;
-  const uint16_t tpid = has_tpid ? auxiliary.tp_vlan_tpid : kTpidDefault;
-  uint8_t* moved = received->header - kTagLength;
-  std::memmove(moved, received->header, kVirtioNetHeaderSize + kAddressesLength);
-  uint8_t* tag = moved + kVirtioNetHeaderSize + kAddressesLength;
-  tag[0] = static_cast<uint8_t>(tpid >> 8);
-  tag[1] = static_cast<uint8_t>(tpid);
-  tag[2] = static_cast<uint8_t>(auxiliary.tp_vlan_tci >> 8);
-  tag[3] = static_cast<uint8_t>(auxiliary.tp_vlan_tci);
-  MoveOffsets(moved, kTagLength);
-  received->header = moved;
-  received->size += kTagLength;
 }
 
 }  // namespace
@@ -122,20 +89,12 @@ void Receiver::Locate(const Slot& slot, const Completion& completion, Received* 
 
   tpacket_auxdata auxiliary{};
   if (completion.token.index == 0) {
-    io_uring_recvmsg_out out;
-    std::memcpy(&out, received->header, sizeof out);
-    FindAuxiliaryData(received->header + sizeof out, out.controllen, &auxiliary);
-    constexpr uint32_t kOffset = sizeof out + kControlSize;
-    received->header += kOffset;
-    received->size -= std::min(received->size, kOffset);
-    received->truncated = (out.flags & MSG_TRUNC) != 0;
+    LocateInBuffer(received, &auxiliary);
   } else {
     const Message& message = messages_[completion.token.index - 1];
-    FindAuxiliaryData(message.control, message.header.msg_controllen, &auxiliary);
-    received->truncated = (message.header.msg_flags & MSG_TRUNC) != 0;
+    LocateBeside(message.header, message.control, received, &auxiliary);
   }
-  // A TCI of 0 is a tag too.
-  if ((auxiliary.tp_status & TP_STATUS_VLAN_VALID) != 0) RestoreTag(auxiliary, received);
+  RestoreTagIfTaken(auxiliary, received);
 }
 
 ReadOutcome Receiver::OnError(uint16_t index, int32_t error) {

@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "dataplane/io/buffer_pool.h"
+#include "dataplane/io/receiver_message.h"
 #include "dataplane/io/ring.h"
 
 namespace ringswitch::io {
@@ -47,13 +48,6 @@ enum class ReadOutcome : uint8_t {
   kNoBuffer,       // the pool was empty
   kIndescribable,  // the kernel had a frame, and no virtio-net header for it
   kNothing,
-};
-
-// What a read brought.
-struct Received {
-  uint8_t* header = nullptr;  // virtio-net header with the frame behind it, in the completion's buffer
-  uint32_t size = 0;          // of both
-  bool truncated = false;
 };
 
 class Receiver {
@@ -103,7 +97,6 @@ class Receiver {
   };
 
   // Of one single receive in the kernel: where it says what it has received.
-  static constexpr size_t kControlSize = 48;  // auxiliary data needs 40; puts the frame on a boundary of 32
   struct Message {
     msghdr header;
     alignas(8) uint8_t control[kControlSize];

@@ -155,6 +155,9 @@ TEST(CniConfig, DocumentsThatAreNone) {
   EXPECT_EQ(CodeOf(ReadNetworkConfig(Text("") + "x").status()), kDecoding);
   EXPECT_EQ(CodeOf(ReadNetworkConfig(Text("") + std::string(1, '\0')).status()), kDecoding);
   EXPECT_EQ(CodeOf(ReadNetworkConfig("\xef\xbb\xbf" + Text("")).status()), kDecoding);
+  // Printing a value goes as deep into the stack as the value is nested.
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  EXPECT_EQ(CodeOf(ReadNetworkConfig(Text("\"bridge\":" + deep)).status()), kDecoding);
   EXPECT_EQ(CodeOf(ReadNetworkConfig(R"({"name":"n1"})").status()), kIncompatibleVersion);
   EXPECT_EQ(CodeOf(ReadNetworkConfig(R"({"cniVersion":"9.9.9","name":"n1"})").status()),
             kIncompatibleVersion);
