@@ -51,6 +51,14 @@ TEST(Flood, IsCountedOnceByClassAndOncePerCopy) {
   testbed.ExpectLedgersHold();
 }
 
+TEST(Flood, CopyThatItsPortDropsIsACopy) {
+  Testbed testbed({"access 1 mtu 9000", "access 1", "access 1 mtu 9000"});
+  EXPECT_EQ(testbed.Send(1, MakeFrame(1519, "ffffffffffff 020000000a01 88b5")).outputs.size(), 1u);
+  EXPECT_EQ(testbed.TotalsOf(1).flood_copies, 2u);
+  EXPECT_EQ(testbed.TotalsOf(2).queued_copies, 1u);
+  testbed.ExpectLedgersHold();
+}
+
 TEST(Flood, ReachesEveryPortOfAFullSwitch) {  // F1, F19, X1
   Testbed testbed(std::vector<const char*>(kPortsMax - 1, "access 1"));
   EXPECT_EQ(testbed.Send(1, F1()).outputs.size(), kPortsMax - 2);

@@ -163,6 +163,11 @@ std::vector<Row> RouterRows() {
                Ethernet(Ipv6(kLinkLocal, "33", "3a04" + std::string(44, '0') + ra)), kRaGuard),
       GuardRow("RFC 7113 in an atomic fragment", port,
                Ethernet(Ipv6(kLinkLocal, kFragment, Fragment(kIcmpv6, 0, false) + ra)), kRaGuard),
+      GuardRow("RFC 7113 in an atomic fragment whose reserved byte looks like a length", port,
+               Ethernet(Ipv6(kLinkLocal, kFragment,
+                             std::string(kIcmpv6) + "01" + "0000" + "00000001" +
+                                 Icmpv6(kRouterAdvertisement, std::string(64, '0')))),
+               kRaGuard),
       GuardRow("RFC 7113 in a first fragment", port,
                Ethernet(Ipv6(kLinkLocal, kFragment, Fragment(kIcmpv6, 0, true) + ra)), kRaGuard),
       GuardRow("RFC 7113 a first fragment that hides the upper layer", port,

@@ -133,6 +133,15 @@ TEST(StormControl, LimitsTheRate) {
   EXPECT_NEAR(passed, 100 * 10 + 10, 1);
 }
 
+TEST(StormControl, FrameThatOneLimitRefusesCostsTheOtherNothing) {
+  Testbed testbed({"access 1 storm-broadcast 1/2 storm-broadcast-bits 480/960", "access 1"});
+  const FrameBytes longer = MakeFrame(1500, "ffffffffffff 020000000a01 88b5");
+  EXPECT_TRUE(testbed.Send(1, F1()).forwarded);
+  EXPECT_FALSE(testbed.Send(1, longer).forwarded) << "there are frames left, and no bits";
+  EXPECT_TRUE(testbed.Send(1, F1()).forwarded) << "there are both";
+  EXPECT_FALSE(testbed.Send(1, F1()).forwarded) << "there is neither";
+}
+
 TEST(Rates, HoldForSuperFrames) {
   Testbed testbed({"access 1 receive-rate 8000000/80000", "access 1 transmit-rate 8000000/80000"});
   const FrameBytes super = MakeFrame(60'000, "ffffffffffff 020000000a01 88b5");

@@ -231,6 +231,25 @@ TEST(Segmentation, WhatItIsNotForIsRefused) {
   Bytes fragment = frame;
   fragment[21] = 1;
   EXPECT_EQ(segments(header, fragment), 0u);
+  whole.is_ipv6 = true;
+  whole.extension_headers = 1;
+  Bytes routed = Frame(whole);
+  EXPECT_EQ(segments(HeaderOf(whole, 1000), routed), 3u);
+  routed[20] = 43;
+  EXPECT_EQ(segments(HeaderOf(whole, 1000), routed), 0u) << "the checksum is over another address";
+}
+
+TEST(Segmentation, UdpChecksumOfZeroIsAllOnes) {  // RFC 768
+  Description whole;
+  whole.is_tcp = false;
+  whole.payload = Bytes(40);
+  for (uint32_t word = 0; TransportChecksum(whole) != 0xffff; ++word) {
+    ASSERT_LT(word, 0x10000u);
+    whole.payload[20] = static_cast<uint8_t>(word >> 8);
+    whole.payload[21] = static_cast<uint8_t>(word);
+  }
+  ExpectSegments(whole, 22);
+  ExpectSegments(whole, 100);
 }
 
 TEST(Segmentation, CutFramesAreNeverReadPastTheirEnd) {
