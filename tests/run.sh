@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test: packages, three builds, unit to system tests, the contract, a fresh machine's kernel, a container runtime.
 #
-#   sudo tests/run.sh         what every change must pass, 17 minutes on two cores, and the builds
+#   sudo tests/run.sh         what every change must pass, 22 minutes on two cores, and the builds
 #   sudo tests/run.sh --long  adds what needs hours or millions
 #
 # Every stage is run even if one before it failed; what a failed one printed is shown, and everything is kept in build/test-logs/.
@@ -123,6 +123,8 @@ begin_stage debian-6.1 tests/system/vm/suites.sh smoke
 stage fuzz one tests/fuzz/run.sh
 end_stage debian-6.1 one
 if ((long)); then
+  stage sim one build/bin/switch_sim --minutes 120
+  stage bridge one env RINGSWITCH_STEPS=1000000 build/bin/dataplane_kernel_test --gtest_filter='*/VlanUnaware'
   stage suites-6.1 one tests/system/vm/suites.sh all
   stage bridge-6.1 one tests/system/vm/suites.sh bridge
   stage faults one tests/faults/run.py
