@@ -114,7 +114,7 @@ Outcome InChild(Body body) {
   if (child == 0) {
     alarm(kHangSeconds);
     body();
-    _exit(0);
+    std::exit(0);  // what counts executed lines writes them then
   }
   int status = 0;
   waitpid(child, &status, 0);
