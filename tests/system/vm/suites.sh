@@ -12,7 +12,7 @@ set -uo pipefail
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../../.." || exit 2
 tier=${1:-} steps=${2:-1000000} bin=${RINGSWITCH_BIN:-$PWD/build/bin}
 case $tier in
-  smoke) limit=420 ;;
+  smoke) limit=900 ;;
   all) limit=14400 ;;
   bridge) limit=14400 ;;
   *) echo "usage: suites.sh smoke | all | bridge [STEPS]" >&2; exit 2 ;;
@@ -50,11 +50,11 @@ units=(io_test bridge_test capture_test ringctl_test watch_test cni_test agent_c
 
 case $tier in
   smoke)
-    suite quickstart 120 tests/system/quickstart.sh
-    for name in io_test bridge_test capture_test agent_codec_test; do gtest "$name" 60; done
-    gtest dataplane_table_test 90 --gtest_filter='-*Auto1*'
-    verdicts 60 50000
-    bridge VlanAware 240 50000
+    suite quickstart 240 tests/system/quickstart.sh
+    for name in io_test bridge_test capture_test agent_codec_test; do gtest "$name" 180; done
+    gtest dataplane_table_test 300 --gtest_filter='-*Auto1*'
+    verdicts 120 50000
+    bridge VlanAware 400 100000
     ;;
   all)
     suite quickstart 300 tests/system/quickstart.sh
