@@ -32,8 +32,9 @@ constexpr uint32_t FloodFilterOf(FrameClass frame_class) {
   return kAdminDown;
 }
 
+// PAUSE never comes this far, whatever the mask says (Process).
 bool IsForwardedGroup(MacAddress destination, uint16_t group_forward_mask) {
-  return destination != kPauseGroup && (group_forward_mask >> (destination.bits() & 0xf) & 1) != 0;
+  return (group_forward_mask >> (destination.bits() & 0xf) & 1) != 0;
 }
 
 constexpr DropReason StormReasonOf(FrameClass frame_class) {

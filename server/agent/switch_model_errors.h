@@ -59,8 +59,7 @@ inline std::string DownDetail(const DeviceRef& device) {
 inline std::string GoneDetail(const DeviceRef& device) {
   if (device.kind == DeviceRef::Kind::kTap)
     return "the device was deleted in its namespace, or moved out of it: bring it back, or delete the port "
-           "and create "
-           "it again";
+           "and create it again";
   return absl::StrCat("device ", device.own_ifname(), " is not there: it is attached again when it is back");
 }
 

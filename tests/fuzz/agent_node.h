@@ -111,12 +111,7 @@ class AgentNode {
     model_.reset();
     store_.reset();
     dataplane_.reset();
-    std::lock_guard lock(node_.mutex);
-    node_.ports.clear();
-    node_.switches.clear();
-    node_.fdb.clear();
-    node_.watches.clear();
-    node_.unheard.clear();
+    node_.EndAgent();
   }
 
   const StateDirectory& directory_;

@@ -61,6 +61,15 @@ absl::Status FakeNode::Step(const std::string& name) {
   return ++steps == failing_step ? absl::InternalError("injected: " + name) : absl::OkStatus();
 }
 
+void FakeNode::EndAgent() {
+  std::lock_guard lock(mutex);
+  ports.clear();
+  switches.clear();
+  fdb.clear();
+  watches.clear();
+  unheard.clear();
+}
+
 absl::Status FakeNode::CheckNetdev(const DeviceRef& device) const {
   const std::string& ifname = device.link.ifname;
   if (refused.count(ifname) > 0) return absl::FailedPreconditionError("refused");

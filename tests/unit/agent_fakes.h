@@ -59,6 +59,8 @@ struct FakeNode {
   // OK unless this is the failing step.
   absl::Status Step(const std::string& name);
   absl::Status CheckNetdev(const DeviceRef& device) const;  // with the mutex held
+  // As the end of the agent does: the dataplane's memory and the watches are gone, devices stay.
+  void EndAgent();
 };
 
 extern FakeNode* fake_node;  // set by the test

@@ -49,12 +49,7 @@ class SwitchModelTest : public testing::Test {
     model_.reset();
     store_.reset();
     dataplane_.reset();
-    std::lock_guard lock(node_.mutex);
-    node_.ports.clear();
-    node_.switches.clear();
-    node_.fdb.clear();
-    node_.watches.clear();
-    node_.unheard.clear();
+    node_.EndAgent();
   }
   void Restart(const std::string& boot_id = "boot-1") {
     Stop();
